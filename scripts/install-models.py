@@ -51,12 +51,19 @@ def is_valid(path, sha256):
 
 
 def is_complete(model, folder):
-    # What is built here has no hash, so its version is in a file.
+    # What is built here has no hash in the manifest. A file has the version and the hash.
     if "build" in model:
         version = folder / "VERSION"
-        if not version.is_file() or version.read_text().strip() != model["version"]:
+        if not version.is_file() or version.read_bytes() != built_version(model, folder):
             return False
     return all(is_valid(folder / file["path"], expected_sha256(file)) for file in model["file"])
+
+
+def built_version(model, folder):
+    """The version and the hash of the files that a build wrote."""
+    built = [file["path"] for file in model["file"] if "member" not in file]
+    content = b"".join((folder / p).read_bytes() for p in built if (folder / p).is_file())
+    return f"{model['version']}\n{hashlib.sha256(content).hexdigest()}\n".encode()
 
 
 def last_lines(text, count):
@@ -77,7 +84,7 @@ def download(model, scratch):
     result = subprocess.run(command, check=False, capture_output=True, text=True)
     if result.returncode != 0:
         print(last_lines(result.stderr, 3), file=sys.stderr)
-        raise InstallError("pip could not download it (see its output above); is PyPI reachable?")
+        raise InstallError("pip could not download it (see its output above); check the network")
     return next(path for path in scratch.iterdir() if path.is_file())
 
 
@@ -125,7 +132,6 @@ def build_pocketsphinx(archive, scratch, staging):
     # as in `the(2)`.
     usable = [line for line in words if re.sub(rb"\(\d+\)$", b"", line.split()[0]) in known]
     (staging / "en-us.dict").write_bytes(b"".join(usable))
-    (staging / "VERSION").write_text(source.name.removeprefix("pocketsphinx-") + "\n")
 
 
 BUILDS = {"pocketsphinx": build_pocketsphinx}
@@ -152,6 +158,7 @@ def install(model, models):
             path.write_bytes(content)
         if "build" in model:
             BUILDS[model["build"]](archive, scratch, staging)
+            (staging / "VERSION").write_bytes(built_version(model, staging))
         for file in model["file"]:
             if not is_valid(staging / file["path"], expected_sha256(file)):
                 raise InstallError(f"{file['path']} is not the expected file: its SHA-256 differs")
@@ -170,7 +177,10 @@ def main():
     if "--check" in arguments:
         sys.exit(1 if missing else 0)
     if missing:
-        models.mkdir(parents=True, exist_ok=True)
+        try:
+            models.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sys.exit(f"setup: the folder of the models cannot be created: {error}")
     for model in missing:
         try:
             install(model, models)
@@ -178,7 +188,7 @@ def main():
             text = f"{model['name']} could not be installed: {error}"
             if "without" not in model:
                 sys.exit(f"setup: {text}")
-            say(f"warning: {text}. It is optional; without it, {model['without']}.")
+            say(f"warning: {text}; it is optional: without it, {model['without']}")
 
 
 if __name__ == "__main__":

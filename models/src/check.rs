@@ -72,7 +72,11 @@ fn installed_status(
 ) -> ModelStatus {
     let model = manifest::model(folder);
     let state = state
-        .map(|detail| format!("{detail} ({} {}, {})", model.package, model.version, model.license));
+        .map(|detail| format!("{detail} ({} {}, {})", model.package, model.version, model.license))
+        .map_err(|why| match &model.without {
+            Some(without) => format!("{why} (without it, {without})"),
+            None => why,
+        });
     model_status(&model.name, kind, optional, state)
 }
 

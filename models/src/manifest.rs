@@ -111,14 +111,16 @@ impl InstalledModel {
         hashed.try_for_each(|file| self.read_checked(models_dir, file).map(drop))
     }
 
-    /// Whether `content` is that of the file `path`.
+    /// Whether `content` is that of the file `path`. Any content is, if the manifest has no SHA-256
+    /// for this type of processor.
     ///
     /// # Errors
     /// The SHA-256 that `content` has, in hexadecimal digits.
     pub(crate) fn verify(&self, path: &str, content: &[u8]) -> Result<(), String> {
         let file = self.files.iter().find(|file| file.path == path);
         let found = sha256_hex(content);
-        if file.and_then(ModelFile::sha256) == Some(&found) { Ok(()) } else { Err(found) }
+        let expected = file.and_then(ModelFile::sha256);
+        if expected.is_none_or(|expected| expected == found) { Ok(()) } else { Err(found) }
     }
 
     /// Reads a file and checks that it is the one of the package.

@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use ort::environment::Environment;
 
+use crate::manifest;
+
 /// The environment of ONNX Runtime. There is one in each process, loaded from the path of the first
 /// call. A failure is not stored, so that the next restart of a thread tries again.
 ///
@@ -19,6 +21,12 @@ pub(crate) fn environment(library: &Path) -> Result<Environment, String> {
     let load = || {
         // The loader would first search for a relative path beside the program.
         let library = std::path::absolute(library).map_err(|error| error.to_string())?;
+        // The loader maps the file into memory. It would end the process if the file is too short.
+        let content = std::fs::read(&library).map_err(|error| error.to_string())?;
+        manifest::model("onnxruntime")
+            .verify("libonnxruntime.so", &content)
+            .map_err(|found| format!("it is not the expected file: its SHA-256 is {found}"))?;
+        drop(content);
         let builder = ort::init_from(&library).map_err(|error| error.to_string())?;
         builder
             .with_name("visavis")

@@ -117,6 +117,18 @@ fn contains(text: &str, part: &str) -> bool {
     has(normalize_words(text), normalize_words(part)) || has(digits(text), digits(part))
 }
 
+/// The passages that a call gives to the answerer.
+fn snippets(index: &Index<&str>, limit: usize, question: &str) -> Vec<Snippet> {
+    let hits = index.all_chunks(limit).unwrap_or_else(|| index.search(question, limit));
+    let snippet = |hit: &knowledge::Hit<'_, &str>| Snippet {
+        kb_id: "kb".into(),
+        doc_id: (*hit.id).into(),
+        text: hit.text.into(),
+        score: hit.score,
+    };
+    hits.iter().map(snippet).collect()
+}
+
 struct Evaluator {
     runtime: Runtime,
     encoder: Option<Arc<CachedEncoder>>,
@@ -137,14 +149,6 @@ impl Evaluator {
 
     /// The reply, as the engine requests it.
     fn ask(&self, llm: &BuiltinLlm, index: &Index<&str>, question: &str) -> String {
-        let limit = llm.max_passages().unwrap();
-        let hits = index.all_chunks(limit).unwrap_or_else(|| index.search(question, limit));
-        let snippet = |hit: &knowledge::Hit<'_, &str>| Snippet {
-            kb_id: "kb".into(),
-            doc_id: (*hit.id).into(),
-            text: hit.text.into(),
-            score: hit.score,
-        };
         let request = Request {
             prompt: PROMPT.into(),
             history: vec![Arc::new(HistoryItem {
@@ -157,7 +161,7 @@ impl Evaluator {
                 started_at: None,
                 in_context: true,
             })],
-            snippets: hits.iter().map(snippet).collect(),
+            snippets: snippets(index, llm.max_passages().unwrap(), question),
             tools: Vec::new(),
             model: String::new(),
         };
@@ -186,7 +190,7 @@ impl Evaluator {
             let mut index = Index::new();
             index.insert(&"document", &body);
             let llm = BuiltinLlm::new("Ada", self.runtime.handle().clone(), self.encoder.clone());
-            self.ask(&llm, &index, "When is it?");
+            llm.prepare_now(snippets(&index, llm.max_passages().unwrap(), ""), PROMPT);
             for case in &text.questions {
                 let start = Instant::now();
                 let reply = self.ask(&llm, &index, &case.question);

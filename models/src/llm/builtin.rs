@@ -66,6 +66,29 @@ impl BuiltinLlm {
     pub fn new(name: &str, runtime: Runtime, encoder: Option<Arc<CachedEncoder>>) -> Self {
         Self { name: name.trim().into(), runtime, encoder }
     }
+
+    /// As [`Llm::prepare`], on the caller's thread.
+    pub fn prepare_now(&self, passages: Vec<Snippet>, prompt: &str) {
+        if let Some(encoder) = &self.encoder {
+            encode(&request_for(passages, prompt), encoder);
+        }
+    }
+}
+
+fn request_for(passages: Vec<Snippet>, prompt: &str) -> Request {
+    Request {
+        prompt: prompt.to_owned(),
+        history: Vec::new(),
+        snippets: passages,
+        tools: Vec::new(),
+        model: String::new(),
+    }
+}
+
+/// Encodes the knowledge of a request, so that later turns need not.
+fn encode(request: &Request, encoder: &CachedEncoder) {
+    let talk = TurnContext { request, history: &[], user_text: "", agent_name: "" };
+    Candidates::collect(&talk).prepare(encoder);
 }
 
 impl Llm for BuiltinLlm {
@@ -82,8 +105,14 @@ impl Llm for BuiltinLlm {
                 request.history.iter().filter(|item| item.role == Role::Tool).count();
             let mut completion_tokens = 0;
             // Encoding takes milliseconds, which would delay other tasks of the runtime.
-            let answer =
-                tokio::task::spawn_blocking(move || answer(&request, &name, encoder.as_deref()));
+            let answer = tokio::task::spawn_blocking(move || {
+                let answer = answer(&request, &name, encoder.as_deref());
+                if let Some(encoder) = encoder.filter(|encoder| encoder.take_incomplete()) {
+                    // For the turns after this one.
+                    drop(tokio::task::spawn_blocking(move || encode(&request, &encoder)));
+                }
+                answer
+            });
             match answer.await {
                 Ok(Answer::Say(text)) => {
                     for token in text.split_inclusive(' ') {
@@ -112,18 +141,8 @@ impl Llm for BuiltinLlm {
 
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
         let Some(encoder) = self.encoder.clone() else { return };
-        let request = Request {
-            prompt: prompt.to_owned(),
-            history: Vec::new(),
-            snippets: passages,
-            tools: Vec::new(),
-            model: String::new(),
-        };
-        drop(self.runtime.spawn_blocking(move || {
-            let talk =
-                TurnContext { request: &request, history: &[], user_text: "", agent_name: "" };
-            Candidates::collect(&talk).prepare(&encoder);
-        }));
+        let request = request_for(passages, prompt);
+        drop(self.runtime.spawn_blocking(move || encode(&request, &encoder)));
     }
 
     fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {

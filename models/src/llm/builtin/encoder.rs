@@ -1,6 +1,7 @@
 //! Sentence embeddings for the answerer, and a cache of them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sentence_encoder::SentenceEncoder;
@@ -36,13 +37,15 @@ pub(super) type SharedEmbedding = Arc<[f32]>;
 pub struct CachedEncoder {
     encoder: Arc<dyn TextEncoder>,
     cache: Mutex<HashMap<Box<str>, SharedEmbedding>>,
+    /// Whether a turn lacked embeddings.
+    is_incomplete: AtomicBool,
 }
 
 impl CachedEncoder {
     /// A cache in front of `encoder`.
     #[must_use]
     pub fn new(encoder: Arc<dyn TextEncoder>) -> Self {
-        Self { encoder, cache: Mutex::default() }
+        Self { encoder, cache: Mutex::default(), is_incomplete: AtomicBool::new(false) }
     }
 
     /// The embedding of a passage, which later turns need again.
@@ -58,6 +61,26 @@ impl CachedEncoder {
         }
         cache.insert(text.into(), Arc::clone(&embedding));
         embedding
+    }
+
+    /// Whether at most `maximum` embeddings of these texts are not known yet. Otherwise
+    /// [`Self::take_incomplete`] reports it.
+    pub(super) fn knows_nearly_all<'t>(
+        &self,
+        texts: impl Iterator<Item = &'t str>,
+        maximum: usize,
+    ) -> bool {
+        let cache = self.lock();
+        let is_known = texts.filter(|text| !cache.contains_key(*text)).count() <= maximum;
+        if !is_known {
+            self.is_incomplete.store(true, Ordering::Relaxed);
+        }
+        is_known
+    }
+
+    /// Whether a turn lacked embeddings since the last call.
+    pub(super) fn take_incomplete(&self) -> bool {
+        self.is_incomplete.swap(false, Ordering::Relaxed)
     }
 
     /// The embedding of a question, which is not kept.

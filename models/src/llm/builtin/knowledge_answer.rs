@@ -39,6 +39,9 @@ const MIN_SAME_QUESTION: f32 = 0.6;
 /// Share of a question that a statement of the user must have.
 const MIN_USER_COVERAGE: f32 = 0.5;
 
+/// Sentences that a turn may encode, each in some 10 ms.
+const MAX_ENCODED_IN_A_TURN: usize = 32;
+
 /// What the knowledge has for a turn.
 #[derive(Debug, PartialEq)]
 pub(super) enum Finding {
@@ -139,6 +142,11 @@ impl Candidates {
             Some(Reference::Why) => return self.reason(talk, said),
             None => {}
         }
+        // While many sentences are not encoded yet, only words are compared: the reply would be late.
+        let encoder = encoder.filter(|encoder| {
+            let texts: Vec<String> = self.candidates.iter().map(Candidate::with_topic).collect();
+            encoder.knows_nearly_all(texts.iter().map(String::as_str), MAX_ENCODED_IN_A_TURN)
+        });
         let table = CandidateTable::new(&self.candidates);
         let embeddings: Option<Vec<Embeddings>> = encoder.map(|encoder| {
             self.candidates.iter().map(|candidate| Embeddings::of(candidate, encoder)).collect()

@@ -50,7 +50,7 @@ const WITHOUT_ENCODER: Weights = Weights {
 const MIN_PARAPHRASE_COSINE: f32 = 0.75;
 
 /// Nothing is related to a question whose best cosine is lower.
-const MIN_RELATED_COSINE: f32 = 0.24;
+const MIN_RELATED_COSINE: f32 = 0.3;
 
 /// A candidate with this share of the question is the answer if it has the expected kind.
 const MIN_FULL_COVERAGE: f32 = 0.9;

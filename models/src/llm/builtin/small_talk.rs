@@ -116,9 +116,14 @@ impl Values<'_> {
             }
             Placeholder::LastReply => {
                 let last = talk.last_text(Role::Assistant)?.trim();
-                let mut prefixes = Phrases::english().repeat.prefixes.iter();
-                let plain = prefixes.find_map(|prefix| last.strip_prefix(prefix.as_str()));
-                Some(plain.unwrap_or(last).into())
+                let prefixes = &Phrases::english().repeat.prefixes;
+                let mut plain = last;
+                while let Some(rest) =
+                    prefixes.iter().find_map(|prefix| plain.strip_prefix(prefix.as_str()))
+                {
+                    plain = rest;
+                }
+                Some(plain.into())
             }
             Placeholder::StatedName => stated_name(self.words)
                 .filter(|(_, rest)| rest.is_empty())
