@@ -102,6 +102,8 @@ impl Call {
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
                 self.ended_at = Some(now);
+                // The duration of a hosted STT's connection is billed.
+                self.audio_input.end_call();
                 // Sessions with tool servers end with the call, not with its last packet. The
                 // runtime's threads close them.
                 self.tool_listing = Handle::noop();

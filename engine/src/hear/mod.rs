@@ -65,6 +65,11 @@ impl AudioInput {
         self.stt_input.start_call();
     }
 
+    /// The call has ended: the STT stream is closed.
+    pub fn end_call(&mut self) {
+        self.stt_input.end_call();
+    }
+
     /// Takes the user's audio (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
         self.stt_input.push_audio(pcm);

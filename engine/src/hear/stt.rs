@@ -10,7 +10,8 @@ const PRE_ROLL_SAMPLES: usize = 8_000;
 
 /// The STT input of one call.
 pub struct SttInput {
-    stream: Box<dyn SttStream>,
+    /// `None` after the end of the call.
+    stream: Option<Box<dyn SttStream>>,
     pre_roll: VecDeque<i16>,
     in_speech: bool,
     /// Samples sent to the STT.
@@ -22,7 +23,7 @@ impl SttInput {
     #[must_use]
     pub fn new(stream: Box<dyn SttStream>) -> Self {
         Self {
-            stream,
+            stream: Some(stream),
             pre_roll: VecDeque::with_capacity(PRE_ROLL_SAMPLES + 512),
             in_speech: false,
             samples_sent: 0,
@@ -31,14 +32,22 @@ impl SttInput {
 
     /// The call has started.
     pub fn start_call(&mut self) {
-        self.stream.start_call();
+        if let Some(stream) = &mut self.stream {
+            stream.start_call();
+        }
+    }
+
+    /// The call has ended: the stream is closed. Later audio is ignored.
+    pub fn end_call(&mut self) {
+        self.stream = None;
     }
 
     /// Takes the user's audio, 16 kHz mono, with or without speech.
     pub fn push_audio(&mut self, pcm: &[i16]) {
+        let Some(stream) = &mut self.stream else { return };
         if self.in_speech {
             self.samples_sent += pcm.len() as u64;
-            self.stream.push_audio(pcm);
+            stream.push_audio(pcm);
         } else {
             let surplus = (self.pre_roll.len() + pcm.len()).saturating_sub(PRE_ROLL_SAMPLES);
             self.pre_roll.drain(..surplus.min(self.pre_roll.len()));
@@ -51,24 +60,26 @@ impl SttInput {
         if self.in_speech {
             return;
         }
+        let Some(stream) = &mut self.stream else { return };
         self.in_speech = true;
-        self.stream.start_speech();
+        stream.start_speech();
         self.samples_sent += self.pre_roll.len() as u64;
         let (a, b) = self.pre_roll.as_slices();
         if !a.is_empty() {
-            self.stream.push_audio(a);
+            stream.push_audio(a);
         }
         if !b.is_empty() {
-            self.stream.push_audio(b);
+            stream.push_audio(b);
         }
         self.pre_roll.clear();
     }
 
     /// The detector reports the end of speech.
     pub fn end_speech(&mut self) {
-        if self.in_speech {
-            self.in_speech = false;
-            self.stream.end_speech();
+        if std::mem::take(&mut self.in_speech)
+            && let Some(stream) = &mut self.stream
+        {
+            stream.end_speech();
         }
     }
 
@@ -113,6 +124,10 @@ mod tests {
         stt_input.push_audio(&[1, 2, 3]);
         stt_input.end_speech();
         stt_input.push_audio(&[4; 320]);
+        stt_input.end_call();
+        stt_input.push_audio(&[5; 320]);
+        stt_input.start_speech();
+        stt_input.end_speech();
         let received = recording.1.lock().unwrap();
         assert_eq!(received.len(), PRE_ROLL_SAMPLES + 3);
         assert_eq!(received[..PRE_ROLL_SAMPLES], sound[20_000 - PRE_ROLL_SAMPLES..]);
