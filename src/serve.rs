@@ -46,7 +46,8 @@ pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
     // Nothing needs the tasks that still run on the pool.
     runtime.shutdown_background();
     result?;
-    Ok(ExitCode::SUCCESS)
+    // The threads of models may still run.
+    models::exit_process(0)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {

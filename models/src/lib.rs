@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 pub use check::{ModelStatus, check};
 pub use error::{Error, ErrorKind};
+pub use onnx_runtime::exit_process;
 
 /// Where an adapter sends its events. Cheap to clone. May block the calling thread for a short
 /// time: the engine's sink waits up to 200 ms while its channel is full, then drops the event.

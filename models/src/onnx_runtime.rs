@@ -43,6 +43,16 @@ pub(crate) fn environment(library: &Path) -> Result<Environment, String> {
     Ok(loaded.insert(environment).clone())
 }
 
+/// Ends the process at once, without the destructors of libraries. Those of ONNX Runtime would free
+/// what the threads of models still use, and a signal would end the process instead.
+#[allow(unsafe_code, reason = "the standard library has no exit without destructors")]
+pub fn exit_process(code: u8) -> ! {
+    // The standard output is buffered; nothing can be done about a failure.
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    // SAFETY: `_exit` ends the process without running any code of it.
+    unsafe { libc::_exit(i32::from(code)) }
+}
+
 /// Returns free memory to the system, after networks were loaded. The C library would keep that of
 /// the files' copies: 30 MB.
 #[allow(unsafe_code, reason = "the heap is the C library's")]
