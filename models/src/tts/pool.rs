@@ -1,13 +1,14 @@
-//! Worker loop of the synthesis threads, shared by the voices that run in this process.
+//! Threads of the voices that run in this process, and their queue.
 
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 
-use super::queue::Ticket;
+use super::queue::{self, JobQueue, Ticket};
 use super::{Event, Request};
 use crate::panic_isolation::catch_panic;
-use crate::{Error, ErrorKind, Sink};
+use crate::thread_health::ThreadHealth;
+use crate::{Error, ErrorKind, Handle, Sink, thread};
 
 /// Maximum length of a text, in bytes: about twenty minutes of speech. Longer texts are rejected.
 pub(super) const MAX_TEXT_BYTES: usize = 20_000;
@@ -41,10 +42,109 @@ impl SynthesisJob {
     }
 }
 
+/// A text with the ticket that cancels it.
+type QueuedJob = (SynthesisJob, Arc<Ticket>);
+
+/// Threads that speak, and the texts that wait for them.
+pub(super) struct SynthesisPool {
+    queue: JobQueue<SynthesisJob>,
+    health: Arc<ThreadHealth>,
+}
+
+impl SynthesisPool {
+    /// Starts `threads` threads named `name` with a number, which first speak `warm_ups`. Each
+    /// thread calls `load` for its synthesizer, again after a failure.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Failed`] if a thread cannot be started.
+    pub(super) fn start<L, S>(
+        name: &str,
+        threads: usize,
+        warm_ups: impl IntoIterator<Item = SynthesisJob>,
+        load: L,
+    ) -> Result<Self, Error>
+    where
+        L: Fn() -> Result<S, String> + Send + Sync + 'static,
+        S: FnMut(&SynthesisJob, &dyn Fn() -> bool),
+    {
+        let (queue, jobs) = JobQueue::channel();
+        for job in warm_ups {
+            drop(queue.push(job));
+        }
+        let health = Arc::new(ThreadHealth::new(threads));
+        let load = Arc::new(load);
+        for n in 0..threads {
+            let (jobs, health, load) = (jobs.clone(), Arc::downgrade(&health), Arc::clone(&load));
+            let started = thread::spawn_low_priority(format!("{name}-{n}"), move || {
+                let work = |set_working: &dyn Fn()| {
+                    let synthesise = load()?;
+                    set_working();
+                    run_worker(&jobs, synthesise);
+                    Ok(())
+                };
+                thread::run_with_health(&health, n, work, std::thread::sleep);
+            });
+            started.map_err(|e| {
+                Error::new(ErrorKind::Failed, "cannot start a thread for the TTS").with_source(e)
+            })?;
+        }
+        Ok(Self { queue, health })
+    }
+
+    /// A pool of `threads` threads that exist in name only, and its queue.
+    #[cfg(test)]
+    pub(super) fn without_threads(
+        threads: usize,
+    ) -> (Self, Arc<ThreadHealth>, Receiver<QueuedJob>) {
+        let (queue, jobs) = JobQueue::channel();
+        let health = Arc::new(ThreadHealth::new(threads));
+        (Self { queue, health: Arc::clone(&health) }, health, jobs)
+    }
+
+    /// Queues a text. The handle cancels it.
+    ///
+    /// # Errors
+    /// [`Self::failure`], or [`ErrorKind::Busy`] if the queue is full.
+    pub(super) fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        let ticket = self.queue.push(SynthesisJob { request, sink });
+        let ticket = ticket.ok_or_else(queue_is_full)?;
+        Ok(Handle::new(move || ticket.cancel()))
+    }
+
+    /// An error if all threads have failed.
+    pub(super) fn failure(&self) -> Option<Error> {
+        let reason = self.health.total_failure()?;
+        Some(Error::new(ErrorKind::NotAvailable, "the TTS threads have failed").with_source(reason))
+    }
+
+    /// An error if the queue is full.
+    pub(super) fn full(&self) -> Option<Error> {
+        let (waiting, maximum) = self.queue_usage();
+        (waiting >= maximum).then(queue_is_full)
+    }
+
+    /// Number of texts that wait for a thread, and the maximum.
+    pub(super) fn queue_usage(&self) -> (usize, usize) {
+        (self.queue.waiting_count(), queue::MAX_WAITING_TEXTS)
+    }
+
+    /// One sentence about the threads that have failed; `None` if all work.
+    pub(super) fn failure_message(&self) -> Option<String> {
+        self.health.message("TTS threads")
+    }
+}
+
+fn queue_is_full() -> Error {
+    Error::new(ErrorKind::Busy, "too many texts are queued for the TTS")
+}
+
 /// Worker loop: speaks jobs until the queue is dropped. A panic in a job, or in its sink, ends only
 /// that job.
-pub(super) fn run_worker(
-    jobs: &Receiver<(SynthesisJob, Arc<Ticket>)>,
+fn run_worker(
+    jobs: &Receiver<QueuedJob>,
     mut synthesise: impl FnMut(&SynthesisJob, &dyn Fn() -> bool),
 ) {
     for (job, ticket) in jobs {
@@ -59,7 +159,6 @@ pub(super) fn run_worker(
 mod tests {
     use crossbeam_channel::unbounded;
 
-    use super::super::queue::JobQueue;
     use super::*;
 
     #[test]

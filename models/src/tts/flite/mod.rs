@@ -14,17 +14,13 @@ mod pronounce;
 mod prosody;
 mod tone;
 
-use std::sync::Arc;
-
 use self::ffi::{Engine, SpeechMarks, SynthesisListener};
 pub(super) use self::pronounce::{WordPronunciation, pronounce};
 use self::tone::VoiceTone;
-use super::pool::{MAX_TEXT_BYTES, SynthesisJob, run_worker};
-use super::queue::{self, JobQueue};
+use super::pool::{MAX_TEXT_BYTES, SynthesisJob, SynthesisPool};
 use super::text::{self, TextSegment};
 use super::{Event, Phone, Request, Tts, Voice, Word, resolve_voice};
-use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Handle, Sink, thread};
+use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Silence that remains before the first phone and after the last one, in seconds.
 const LEADING_SILENCE_SECONDS: f32 = 0.03;
@@ -35,8 +31,7 @@ const CHUNK_SECONDS: f32 = 0.1;
 
 /// The built-in voices, on threads of their own.
 pub struct Flite {
-    queue: JobQueue<SynthesisJob>,
-    health: Arc<ThreadHealth>,
+    pool: SynthesisPool,
 }
 
 impl Flite {
@@ -49,53 +44,33 @@ impl Flite {
         let missing = |reason: String| Error::new(ErrorKind::NotAvailable, reason);
         let engine = Engine::shared().map_err(missing)?;
         engine.check_voice(Voice::Slt).map_err(missing)?;
-        let (queue, jobs) = JobQueue::channel();
         // The first utterance pages the voice in. It is an ordinary job, so a panic in it ends no
         // thread.
-        queue.push(SynthesisJob::warm_up("flite"));
-        let threads = threads.max(1);
-        let health = Arc::new(ThreadHealth::new(threads));
-        for n in 0..threads {
-            let (jobs, health) = (jobs.clone(), Arc::downgrade(&health));
-            let started = thread::spawn_low_priority(format!("model-tts-{n}"), move || {
-                let work = |set_working: &dyn Fn()| {
-                    set_working();
-                    run_worker(&jobs, |job, is_cancelled| {
-                        synthesise_job(engine, job, is_cancelled)
-                    });
-                    Ok(())
-                };
-                thread::run_with_health(&health, n, work, std::thread::sleep);
-            });
-            started.map_err(|e| {
-                Error::new(ErrorKind::Failed, "cannot start a thread for the TTS").with_source(e)
-            })?;
-        }
-        Ok(Self { queue, health })
+        let warm_up = [SynthesisJob::warm_up("flite")];
+        let pool = SynthesisPool::start("model-tts", threads.max(1), warm_up, move || {
+            Ok(move |job: &SynthesisJob, is_cancelled: &dyn Fn() -> bool| {
+                synthesise_job(engine, job, is_cancelled);
+            })
+        })?;
+        Ok(Self { pool })
     }
 
     /// Number of texts that wait for a thread, and the maximum.
     #[must_use]
     pub fn queue_usage(&self) -> (usize, usize) {
-        (self.queue.waiting_count(), queue::MAX_WAITING_TEXTS)
+        self.pool.queue_usage()
     }
 
     /// One sentence about its threads that have failed; `None` if all work.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
-        self.health.message("TTS threads")
+        self.pool.failure_message()
     }
 }
 
 impl Tts for Flite {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
-        if let Some(error) = self.capacity_error() {
-            return Err(error);
-        }
-        let ticket = self.queue.push(SynthesisJob { request, sink });
-        let ticket = ticket
-            .ok_or_else(|| Error::new(ErrorKind::Busy, "too many texts are queued for the TTS"))?;
-        Ok(Handle::new(move || ticket.cancel()))
+        self.pool.speak(request, sink)
     }
 
     fn has_voice(&self, voice: &str) -> bool {
@@ -103,8 +78,7 @@ impl Tts for Flite {
     }
 
     fn capacity_error(&self) -> Option<Error> {
-        let reason = self.health.total_failure()?;
-        Some(Error::new(ErrorKind::NotAvailable, "the TTS threads have failed").with_source(reason))
+        self.pool.failure()
     }
 }
 
@@ -272,22 +246,22 @@ mod tests {
 
     #[test]
     fn voices_refuse_at_once_while_all_their_threads_have_failed() {
-        let (queue, jobs) = JobQueue::channel();
-        let flite = Flite { queue, health: Arc::new(ThreadHealth::new(2)) };
+        let (pool, health, jobs) = SynthesisPool::without_threads(2);
+        let flite = Flite { pool };
         let speak = || flite.speak(request("hello"), Sink::new(|_| ())).map(drop);
-        flite.health.set_failed(1, "it panicked");
+        health.set_failed(1, "it panicked");
         assert!(speak().is_ok(), "the other thread speaks");
         assert_eq!(
             flite.failure_message().unwrap(),
             "TTS threads that have failed and are restarting: 1 of 2 (it panicked)"
         );
-        flite.health.set_failed(0, "it panicked");
+        health.set_failed(0, "it panicked");
         let error = speak().unwrap_err();
         assert_eq!(
             (error.kind(), error.to_string().as_str()),
             (ErrorKind::NotAvailable, "the TTS threads have failed")
         );
-        flite.health.set_working(0);
+        health.set_working(0);
         assert!(speak().is_ok() && flite.capacity_error().is_none());
         assert_eq!(jobs.len(), 2);
     }

@@ -30,11 +30,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use files::check_installed;
 
 use self::speaker::{Speaker, TextModel};
-use super::pool::{SynthesisJob, run_worker};
-use super::queue::{self, JobQueue};
+use super::pool::{SynthesisJob, SynthesisPool};
+use super::voice::{HEART, is_hibari_voice};
 use super::{Event, Request, Tts};
-use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Handle, Sink, thread};
+use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Name of this TTS in configurations.
 pub const PROVIDER: &str = "hibari";
@@ -51,15 +50,14 @@ pub struct Voice {
 }
 
 /// All voices, the default first.
-pub const VOICES: [Voice; 1] = [Voice { name: "heart", is_female: true, language: "en-US" }];
+pub const VOICES: [Voice; 1] = [Voice { name: HEART, is_female: true, language: "en-US" }];
 
 /// Samples per second of the audio.
 pub const SAMPLE_RATE: u32 = vocoder::SAMPLE_RATE;
 
 /// The voice, on threads of its own.
 pub struct Hibari {
-    queue: JobQueue<SynthesisJob>,
-    health: Arc<ThreadHealth>,
+    pool: SynthesisPool,
 }
 
 impl Hibari {
@@ -76,56 +74,39 @@ impl Hibari {
         // other thread, loads one of its own.
         let first = Speaker::load(models_dir, Arc::clone(&text_model)).map_err(missing)?;
         let first = Arc::new(Mutex::new(Some(first)));
-        let (queue, jobs) = JobQueue::channel();
         let threads = threads.max(1);
-        let health = Arc::new(ThreadHealth::new(threads));
         // The first inference allocates memory and would be late.
-        (0..threads).for_each(|_| drop(queue.push(SynthesisJob::warm_up(PROVIDER))));
-        for n in 0..threads {
-            let (jobs, health) = (jobs.clone(), Arc::downgrade(&health));
-            let (first, text_model) = (Arc::clone(&first), Arc::clone(&text_model));
-            let dir = models_dir.to_owned();
-            let started = thread::spawn_low_priority(format!("model-hibari-{n}"), move || {
-                let work = |set_working: &dyn Fn()| {
-                    let loaded = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let mut speaker = match loaded {
-                        Some(speaker) => speaker,
-                        None => Speaker::load(&dir, Arc::clone(&text_model))?,
-                    };
-                    set_working();
-                    run_worker(&jobs, |job, is_cancelled| speaker.speak(job, is_cancelled));
-                    Ok(())
-                };
-                thread::run_with_health(&health, n, work, std::thread::sleep);
-            });
-            started.map_err(|e| {
-                Error::new(ErrorKind::Failed, "cannot start a thread for the TTS").with_source(e)
-            })?;
-        }
-        Ok(Self { queue, health })
+        let warm_ups = (0..threads).map(|_| SynthesisJob::warm_up(PROVIDER));
+        let dir = models_dir.to_owned();
+        let pool = SynthesisPool::start("model-hibari", threads, warm_ups, move || {
+            let loaded = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let mut speaker = match loaded {
+                Some(speaker) => speaker,
+                None => Speaker::load(&dir, Arc::clone(&text_model))?,
+            };
+            Ok(move |job: &SynthesisJob, is_cancelled: &dyn Fn() -> bool| {
+                speaker.speak(job, is_cancelled);
+            })
+        })?;
+        Ok(Self { pool })
     }
 
     /// Number of texts that wait for a thread, and the maximum.
     #[must_use]
     pub fn queue_usage(&self) -> (usize, usize) {
-        (self.queue.waiting_count(), queue::MAX_WAITING_TEXTS)
+        self.pool.queue_usage()
     }
 
     /// One sentence about its threads that have failed; `None` if all work.
     #[must_use]
     pub fn failure_message(&self) -> Option<String> {
-        self.health.message("TTS threads")
+        self.pool.failure_message()
     }
 }
 
 impl Tts for Hibari {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
-        if let Some(error) = self.capacity_error() {
-            return Err(error);
-        }
-        let ticket = self.queue.push(SynthesisJob { request, sink });
-        let ticket = ticket.ok_or_else(queue_is_full)?;
-        Ok(Handle::new(move || ticket.cancel()))
+        self.pool.speak(request, sink)
     }
 
     fn has_voice(&self, voice: &str) -> bool {
@@ -133,28 +114,19 @@ impl Tts for Hibari {
     }
 
     fn capacity_error(&self) -> Option<Error> {
-        if let Some(reason) = self.health.total_failure() {
-            let failed = Error::new(ErrorKind::NotAvailable, "the TTS threads have failed");
-            return Some(failed.with_source(reason));
-        }
-        let (waiting, maximum) = self.queue_usage();
-        (waiting >= maximum).then(queue_is_full)
+        self.pool.failure().or_else(|| self.pool.full())
     }
-}
-
-fn queue_is_full() -> Error {
-    Error::new(ErrorKind::Busy, "too many texts are queued for the TTS")
 }
 
 /// Whether a voice of this name exists, in any case. The empty name is the default voice.
 #[must_use]
 pub fn has_voice(name: &str) -> bool {
-    let name = name.trim();
-    name.is_empty() || VOICES.iter().any(|voice| voice.name.eq_ignore_ascii_case(name))
+    name.trim().is_empty() || is_hibari_voice(name)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::queue;
     use super::*;
 
     fn request(text: &str) -> Request {
@@ -163,8 +135,8 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_a_cancelled_text_leaves_it() {
-        let (queue, jobs) = JobQueue::channel();
-        let hibari = Hibari { queue, health: Arc::new(ThreadHealth::new(1)) };
+        let (pool, _health, jobs) = SynthesisPool::without_threads(1);
+        let hibari = Hibari { pool };
         let speak = || hibari.speak(request("hello"), Sink::new(|_| ()));
         let mut handles: Vec<Handle> =
             (0..queue::MAX_WAITING_TEXTS).map(|_| speak().unwrap()).collect();
@@ -181,13 +153,13 @@ mod tests {
 
     #[test]
     fn it_refuses_at_once_while_all_its_threads_have_failed() {
-        let (queue, _jobs) = JobQueue::channel();
-        let hibari = Hibari { queue, health: Arc::new(ThreadHealth::new(1)) };
-        hibari.health.set_failed(0, "it panicked");
+        let (pool, health, _jobs) = SynthesisPool::without_threads(1);
+        let hibari = Hibari { pool };
+        health.set_failed(0, "it panicked");
         let error = hibari.speak(request("hello"), Sink::new(|_| ())).map(drop).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotAvailable);
         assert!(hibari.failure_message().unwrap().contains("it panicked"));
-        hibari.health.set_working(0);
+        health.set_working(0);
         assert!(hibari.capacity_error().is_none() && hibari.failure_message().is_none());
     }
 
