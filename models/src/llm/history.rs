@@ -14,7 +14,7 @@ const SPEECH_INSTRUCTION: &str = "Your words are spoken aloud in a live conversa
 /// The last item is the user's or a tool's result: servers reject one of the agent, or continue it
 /// as the start of the reply. Agent speech that was heard after the turn to answer (speech that
 /// could not be interrupted, for example) is therefore moved before that turn.
-pub(super) fn ordered_items(request: &Request) -> Vec<&HistoryItem> {
+fn ordered_items(request: &Request) -> Vec<&HistoryItem> {
     let items = request.history.iter().map(AsRef::as_ref);
     let context = |item: &HistoryItem| matches!(item.role, Role::System | Role::Visitor);
     let visible_items = items.filter(|item: &&HistoryItem| item.in_context && !context(item));
@@ -27,6 +27,44 @@ pub(super) fn ordered_items(request: &Request) -> Vec<&HistoryItem> {
         visible_items[from..].rotate_right(spoken);
     }
     visible_items
+}
+
+/// A part of the history, as all protocols arrange it.
+pub(super) enum Step<'a> {
+    /// The role (`user` or `assistant`), and its words.
+    Text(&'static str, &'a str),
+    /// Tools that ran together.
+    Calls {
+        /// One item for each call.
+        items: Vec<&'a HistoryItem>,
+        /// Number of calls before these.
+        first: usize,
+    },
+}
+
+/// The turns and tool calls that the model sees, oldest first; no notes. The last one is the user's
+/// or has tools' results (see [`ordered_items`]).
+pub(super) fn steps(request: &Request) -> Vec<Step<'_>> {
+    let (mut steps, mut calls) = (Vec::new(), 0);
+    let mut items = ordered_items(request).into_iter().peekable();
+    while let Some(item) = items.next() {
+        match item.role {
+            Role::System | Role::Visitor => {}
+            Role::User => steps.push(Step::Text("user", &item.text)),
+            Role::Assistant => steps.push(Step::Text("assistant", &item.text)),
+            Role::Tool => {
+                // Adjacent results belong to calls of one reply.
+                let mut together = vec![item];
+                while let Some(next) = items.next_if(|next| next.role == Role::Tool) {
+                    together.push(next);
+                }
+                let first = calls;
+                calls += together.len();
+                steps.push(Step::Calls { items: together, first });
+            }
+        }
+    }
+    steps
 }
 
 /// The notes of the visitor's client about the conversation. They take the place of a user message

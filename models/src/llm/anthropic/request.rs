@@ -1,9 +1,9 @@
 //! A request as JSON. Pure.
 
-use conversation::event::{HistoryItem, Role};
+use conversation::event::HistoryItem;
 use serde_json::{Map, Value, json};
 
-use super::super::history::{excerpts, ordered_items, system_prompt, visitor_message};
+use super::super::history::{Step, excerpts, steps, system_prompt, visitor_message};
 use super::super::tool_calls::{ToolNames, parameters_schema, sanitize_tool_name};
 use super::Options;
 use crate::llm::Request;
@@ -126,22 +126,10 @@ fn messages(request: &Request) -> Vec<Message> {
     if let Some(visitor_text) = visitor_message(request) {
         push_text(&mut messages, "user", &visitor_text);
     }
-    let mut calls = 0;
-    let mut items = ordered_items(request).into_iter().peekable();
-    while let Some(item) = items.next() {
-        match item.role {
-            Role::System | Role::Visitor => {}
-            Role::User => push_text(&mut messages, "user", &item.text),
-            Role::Assistant => push_text(&mut messages, "assistant", &item.text),
-            Role::Tool => {
-                // Adjacent results belong to calls of one reply.
-                let mut together = vec![item];
-                while let Some(next) = items.next_if(|next| next.role == Role::Tool) {
-                    together.push(next);
-                }
-                push_calls(&mut messages, &together, calls);
-                calls += together.len();
-            }
+    for step in steps(request) {
+        match step {
+            Step::Text(role, text) => push_text(&mut messages, role, text),
+            Step::Calls { items, first } => push_calls(&mut messages, &items, first),
         }
     }
     if messages.first().is_none_or(|first| first.role != "user") {

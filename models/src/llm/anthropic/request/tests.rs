@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use conversation::event::Snippet;
+use conversation::event::{Role, Snippet};
 
 use super::*;
 use crate::llm::Tool;
