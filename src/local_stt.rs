@@ -56,7 +56,7 @@ impl LocalStt {
                 let _ = self.moonshine.set(stt);
             }
             Err(reason) => {
-                tracing::info!(reason, "Moonshine is not used; PocketSphinx is the built-in STT");
+                tracing::warn!(reason, "Moonshine is not used; PocketSphinx is the built-in STT");
             }
         }
         registry.set_pocketsphinx(Arc::clone(&self.pocketsphinx) as _);
@@ -196,7 +196,7 @@ impl Stt for PocketSphinx {
 
     fn capacity_error(&self) -> Option<Error> {
         let pool = self.pool();
-        // A decoder may be loaded by the time of the attempt.
+        // A call may take a decoder that is still loading.
         if pool.is_loading() { None } else { pool.capacity_error() }
     }
 }

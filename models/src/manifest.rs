@@ -51,8 +51,13 @@ pub struct InstalledModel {
 pub struct ModelFile {
     /// Path in the model's folder.
     pub path: String,
+    /// Where it lies in the package; `None` if set-up builds it.
+    member: Option<String>,
     sha256: Option<Hash>,
 }
+
+/// The file with the version and the SHA-256 of the files that set-up built.
+const VERSION_FILE: &str = "VERSION";
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -109,6 +114,28 @@ impl InstalledModel {
     pub fn check_files(&self, models_dir: &Path) -> Result<(), String> {
         let mut hashed = self.files.iter().filter(|file| file.sha256().is_some());
         hashed.try_for_each(|file| self.read_checked(models_dir, file).map(drop))
+    }
+
+    /// Checks that the files that set-up built are those that it wrote. Reads all of them.
+    ///
+    /// # Errors
+    /// One sentence that says what is missing or damaged, and what to do.
+    pub(crate) fn check_built_files(&self, models_dir: &Path) -> Result<(), String> {
+        let folder = models_dir.join(&self.folder);
+        let mut content = Vec::new();
+        for file in self.files.iter().filter(|file| file.member.is_none()) {
+            content.extend(self.read_checked(models_dir, file)?);
+        }
+        let expected = format!("{}\n{}\n", self.version, sha256_hex(&content));
+        let written = std::fs::read_to_string(folder.join(VERSION_FILE)).unwrap_or_default();
+        if written == expected {
+            return Ok(());
+        }
+        Err(format!(
+            "{} in {} is damaged or is another version: run `make setup`",
+            self.name,
+            folder.display()
+        ))
     }
 
     /// Whether `content` is that of the file `path`. Any content is, if the manifest has no SHA-256
@@ -189,6 +216,40 @@ mod tests {
             let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words(notice).contains(&words(origin)), "NOTICE lacks {origin:?}");
         }
+    }
+
+    #[test]
+    fn a_damaged_build_is_found() {
+        let dir = std::env::temp_dir().join(format!("visavis-built-{}", std::process::id()));
+        let file = |path: &str| ModelFile { path: path.into(), member: None, sha256: None };
+        let built = InstalledModel {
+            name: "Parrot".into(),
+            folder: "parrot".into(),
+            package: "parrot".into(),
+            version: "1.2".into(),
+            license: "MIT".into(),
+            copyright: String::new(),
+            origin: None,
+            needed_by: Vec::new(),
+            without: None,
+            files: vec![
+                file("a.so"),
+                ModelFile { member: Some("LICENSE".into()), ..file("LICENSE") },
+                file("b"),
+            ],
+        };
+        let missing = built.check_built_files(&dir).unwrap_err();
+        assert!(missing.ends_with("a.so is missing: run `make setup`"), "{missing}");
+        std::fs::create_dir_all(dir.join("parrot")).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.join("parrot").join(name), text);
+        write("a.so", "ab").and(write("b", "c")).unwrap();
+        let damaged = built.check_built_files(&dir).unwrap_err();
+        assert!(damaged.contains("Parrot in ") && damaged.contains("make setup"), "{damaged}");
+        write("VERSION", &format!("1.2\n{}\n", sha256_hex(b"abc"))).unwrap();
+        assert_eq!(built.check_built_files(&dir), Ok(()));
+        write("a.so", "aB").unwrap();
+        assert!(built.check_built_files(&dir).is_err());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //!    └──load failed──► failed: tried again after a delay, for ever
 //! ```
 //!
+//! A call may also lease a decoder that is still loading, if no other one is free. Its audio waits.
+//!
 //! A decoder that panics has failed until a new one is loaded. It is then not free, and a call that
 //! holds its lease gets an error. The call is served again when the new decoder is there.
 
@@ -30,7 +32,7 @@ use crossbeam_channel::{Receiver, Sender};
 use self::decoder_thread::{Command, DecoderThread, Recognizer};
 use super::{Event, Stt, SttStream};
 use crate::thread_health::ThreadHealth;
-use crate::{Error, ErrorKind, Sink, paths};
+use crate::{Error, ErrorKind, Sink, manifest, paths};
 
 /// Maximum number of queued commands of a decoder: 40 s of audio in frames of 20 ms.
 const MAX_QUEUED_COMMANDS: usize = 2048;
@@ -149,30 +151,37 @@ impl PocketSphinxPool {
 
     /// Why no decoder is available while none is free.
     fn unavailable_error(&self) -> Error {
-        if self.is_loading() {
+        let waits = |slot: &Arc<Slot>| slot.is_loading.load(Ordering::Acquire) && !slot.is_taken();
+        if self.slots.iter().any(waits) {
             Error::new(ErrorKind::Busy, "the STT is still loading; retry in a second")
         } else if let Some(reason) = self.health.total_failure() {
             Error::new(ErrorKind::NotAvailable, format!("the STT decoders have failed: {reason}"))
         } else {
             Error::new(
                 ErrorKind::Busy,
-                format!("all {} STT decoders are in use", self.loaded_count()),
+                format!("all {} STT decoders are in use", self.size() - self.failed_count()),
             )
         }
     }
 }
 
-/// Checks that all files of a decoder are installed. Does not load them.
+/// Checks that all files of a decoder are installed, and that none is damaged. Does not load them.
 ///
 /// # Errors
 /// One sentence that says what to do.
 pub fn check_installed(dir: &Path) -> Result<(), String> {
-    ffi::check_files(&paths::pocketsphinx(dir))
+    ffi::check_files(&paths::pocketsphinx(dir))?;
+    let model = manifest::model("pocketsphinx");
+    model.check_files(dir)?;
+    model.check_built_files(dir)
 }
 
 impl Stt for PocketSphinxPool {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
-        for slot in self.slots.iter().filter(|slot| slot.works()) {
+        // A decoder that is still loading is the second choice: the audio waits in its queue.
+        let working = self.slots.iter().filter(|slot| slot.works());
+        let loading = self.slots.iter().filter(|slot| slot.is_loading.load(Ordering::Acquire));
+        for slot in working.chain(loading) {
             if slot.is_taken.swap(true, Ordering::AcqRel) {
                 continue;
             }

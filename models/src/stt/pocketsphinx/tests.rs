@@ -160,6 +160,31 @@ fn a_decoder_that_cannot_be_loaded_is_tried_until_it_can() {
 }
 
 #[test]
+fn a_call_that_comes_while_a_decoder_loads_waits_for_it() {
+    let (loaded, loading) = unbounded::<()>();
+    let (ready, _ready) = unbounded();
+    let load = move || {
+        loading.recv().map_err(|error| error.to_string())?;
+        Ok(FakeDecoder { samples: 0, ready: ready.clone() })
+    };
+    let pool = PocketSphinxPool::start_with(1, load, |delay| delay);
+    assert!(pool.is_loading());
+    let (sender, events) = unbounded();
+    let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
+    let mut stream = pool.open(sink).unwrap_or_else(|e| panic!("{e}"));
+    stream.start_speech();
+    stream.push_audio(&FRAME);
+    stream.end_speech();
+    let refusal = pool.open(Sink::new(|_| ())).err().map(|error| error.to_string());
+    assert_eq!(refusal.as_deref(), Some("all 1 STT decoders are in use"));
+    assert!(events.is_empty());
+    loaded.send(()).unwrap();
+    assert_eq!(next(&events), "final \"hello\"");
+    drop(stream);
+    assert_eq!((pool.free_count(), pool.is_loading()), (1, false));
+}
+
+#[test]
 fn a_failed_decoder_leaves_the_others_to_new_calls() {
     let harness = Harness::new(2, 0);
     let pool = &harness.pool;
