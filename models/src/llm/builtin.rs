@@ -193,7 +193,9 @@ fn answer(request: &Request, name: &str, encoder: Option<&CachedEncoder>) -> Ans
     };
     let candidates = Candidates::collect(&context);
     let subjects = &candidates.subjects;
-    if farewell::is_goodbye(&user_text, &normalize_words(name)) {
+    let mut names = normalize_words(name);
+    names.extend(prompt::name(&request.prompt));
+    if farewell::is_goodbye(&user_text, &names) {
         let templates = &Phrases::english().farewell.reply;
         let words = small_talk::from_templates(&context, templates, subjects, None);
         let words = words.unwrap_or_default();

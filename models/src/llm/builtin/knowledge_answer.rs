@@ -384,7 +384,8 @@ fn without_certainty(answer: String) -> String {
 fn subject(heading: &str) -> Option<String> {
     let phrases = &Phrases::english().knowledge;
     let words = normalize_words(heading);
-    if words.is_empty() || words.iter().any(|word| phrases.no_subjects.contains(word)) {
+    let is_phrase = words.first().is_none_or(|word| phrases.no_subject_openers.contains(word));
+    if is_phrase || words.iter().any(|word| phrases.no_subjects.contains(word)) {
         return None;
     }
     let opener = phrases.subject_openers.contains(&words[0]);

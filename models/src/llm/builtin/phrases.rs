@@ -183,6 +183,7 @@ pub(super) struct KnowledgePhrases {
     pub(super) range_word: String,
     pub(super) subject_openers: WordSet,
     pub(super) no_subjects: WordSet,
+    pub(super) no_subject_openers: WordSet,
     pub(super) certain_openers: Vec<String>,
 }
 
@@ -269,6 +270,7 @@ mod tests {
             &knowledge.capitalized,
             &knowledge.subject_openers,
             &knowledge.no_subjects,
+            &knowledge.no_subject_openers,
             &prompt.instruction_openers,
             &prompt.addresses,
             &prompt.directives,

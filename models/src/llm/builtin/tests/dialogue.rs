@@ -26,6 +26,9 @@ fn a_goodbye_ends_the_call_and_a_question_does_not() {
     let arguments = json!({"farewell": words});
     assert_eq!(ask_all(&named, &tools), Answer::ToolCall { name: "end_call".into(), arguments });
     assert_eq!(reply_text(&named), words);
+    let mut named_by_prompt = request(vec![item(Role::User, "thanks clara see you soon")], &tools);
+    named_by_prompt.prompt = "You are Clara Bell, the host. Be brief.".into();
+    assert!(matches!(answer(&named_by_prompt, "Demo", None), Answer::ToolCall { .. }));
     assert_eq!(call("bye and when do you open on saturday", &tools), None);
     assert_eq!(call("when does it end", &tools), None);
     // An operator's own tool of this name is like any other.
@@ -66,6 +69,22 @@ fn no_reply_repeats_one_of_the_last_replies() {
         (Role::User, "what does a check up cost"),
     ];
     assert_eq!(reply_text(&again), "As I said: A check-up costs 42 euros, an X-ray 105 euros.");
+}
+
+#[test]
+fn a_clear_text_that_is_no_question_is_not_asked_for_again() {
+    for (text, reply) in [
+        ("tell me a joke", "I'm not good at jokes."),
+        ("can you sing a song for me", "I'm not good at jokes."),
+        ("I want to talk to a human", "There is no person on this line."),
+        ("could I speak to your manager please", "There is no person on this line."),
+        ("You are stupid.", "I'm sorry that I wasn't more helpful."),
+        ("that is wrong", "I'm sorry about that."),
+        ("you are great", "Thank you, that is kind."),
+    ] {
+        let found = ask(text);
+        assert!(found.starts_with(reply), "{text}: {found}");
+    }
 }
 
 #[test]
