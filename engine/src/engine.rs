@@ -446,6 +446,7 @@ pub fn resolve_models(
     let turn = hear::turn_detector::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
     let stt = stt?.open(Sink::new(move |event| events.send(StageEvent::Stt(event))))?;
+    let tts = tts.open_call().unwrap_or(tts);
     llm.warm_up();
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }

@@ -134,8 +134,7 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let ask = |text: &String, voice: &str| {
         let (sender, events) = crossbeam_channel::unbounded();
-        let request =
-            Request { text: text.clone(), voice: voice.into(), pronunciation: Vec::new() };
+        let request = Request { text: text.clone(), voice: voice.into(), ..Request::default() };
         (flite.speak(request, Sink::new(move |event| drop(sender.send(event)))).unwrap(), events)
     };
     let mut all = vec![Vec::new(); voices.len()];
@@ -150,6 +149,7 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
                     sentence.sample_rate = sample_rate;
                 }
                 Event::Words(words) => sentence.words.extend(words),
+                Event::Usage { .. } => {}
                 Event::End => break,
                 Event::Failed(error) => panic!("{text:?}: {error}"),
             }

@@ -226,7 +226,7 @@ fn synthesize(text: &str) -> Vec<i16> {
     let flite = tts::Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (sender, events) = crossbeam_channel::unbounded();
     let request =
-        tts::Request { text: text.into(), voice: "rms".into(), pronunciation: Vec::new() };
+        tts::Request { text: text.into(), voice: "rms".into(), ..tts::Request::default() };
     let _handle =
         tts::Tts::speak(&flite, request, Sink::new(move |event| drop(sender.send(event))));
     let mut pcm = Vec::new();
@@ -235,7 +235,7 @@ fn synthesize(text: &str) -> Vec<i16> {
             tts::Event::Audio { pcm: more, .. } => pcm.extend(more),
             tts::Event::End => break,
             tts::Event::Failed(error) => panic!("{error}"),
-            tts::Event::Phones(_) | tts::Event::Words(_) => {}
+            tts::Event::Phones(_) | tts::Event::Words(_) | tts::Event::Usage { .. } => {}
         }
     }
     let loud = |s: &i16| s.unsigned_abs() > 300;

@@ -9,6 +9,7 @@ pub mod check;
 pub mod embeddings;
 pub mod error;
 pub mod face;
+mod hosted;
 pub mod lips;
 pub mod llm;
 pub mod manifest;

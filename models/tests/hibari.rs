@@ -227,7 +227,7 @@ fn the_first_sound_takes_little_work() {
             let at = common::ThreadClock::current().cpu_time();
             sender.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
         });
-        let request = Request { text: text.into(), voice: "".into(), pronunciation: Vec::new() };
+        let request = Request { text: text.into(), voice: "".into(), ..Request::default() };
         let _handle = voice.speak(request, sink).unwrap();
         receiver.into_iter().collect::<Vec<_>>()
     };

@@ -22,7 +22,8 @@ fn request_speech(
 ) -> (Handle, Receiver<Event>) {
     let (sender, receiver) = unbounded();
     let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
-    let request = Request { text: text.into(), voice: voice.into(), pronunciation };
+    let request =
+        Request { text: text.into(), voice: voice.into(), pronunciation, ..Request::default() };
     let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
     (flite.speak(request, sink).unwrap(), receiver)
 }
@@ -63,6 +64,7 @@ fn synthesise(
                 speech.rate = sample_rate;
                 speech.pcm.extend(pcm);
             }
+            Event::Usage { .. } => {}
             Event::End => return speech,
             Event::Failed(error) => panic!("{text:?}: {error}"),
         }
@@ -269,8 +271,7 @@ fn the_first_sound_takes_little_work() {
             let at = common::ThreadClock::current().cpu_time();
             sender.send((matches!(event, Event::Audio { .. }), at)).unwrap_or_default();
         });
-        let request =
-            Request { text: REPLY.into(), voice: "slt".into(), pronunciation: Vec::new() };
+        let request = Request { text: REPLY.into(), voice: "slt".into(), ..Request::default() };
         let _handle = flite.speak(request, sink).unwrap();
         receiver.into_iter().collect::<Vec<_>>()
     };

@@ -88,7 +88,7 @@ fn the_sound_above_8_khz_lies_in_fricatives_and_hardly_in_vowels() {
 
 fn speak(flite: &Flite, text: &str, voice: &str) -> (Vec<Phone>, Vec<i16>) {
     let (sender, events) = unbounded();
-    let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
+    let request = Request { text: text.into(), voice: voice.into(), ..Request::default() };
     let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
     let _handle = flite.speak(request, sink).unwrap();
     let (mut phones, mut samples) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ fn speak(flite: &Flite, text: &str, voice: &str) -> (Vec<Phone>, Vec<i16>) {
         match event {
             Event::Phones(more) => phones.extend(more),
             Event::Audio { pcm, .. } => samples.extend(pcm),
-            Event::Words(_) => {}
+            Event::Words(_) | Event::Usage { .. } => {}
             Event::End => break,
             Event::Failed(error) => panic!("{error}"),
         }

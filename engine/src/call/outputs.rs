@@ -247,6 +247,8 @@ impl Call {
         let words = models::tts::Request {
             text: request.text,
             voice: voice.clone(),
+            reply: request.epoch.0.into(),
+            language: None,
             pronunciation: self.config.tts.custom_pronunciation.iter().map(sounds).collect(),
         };
         let (stage_events, segment) = (self.stage_events.clone(), request.segment);

@@ -70,6 +70,7 @@ pub fn synthesis_sink(
                 Ok((phones, samples)) => push_phones_and_samples(&push, phones, samples),
                 Err(e) => push(SynthesisEvent::Failed(e)),
             },
+            Event::Usage { .. } => {}
             Event::End => {
                 let (phones, samples) = processor.finish();
                 push_phones_and_samples(&push, phones, samples);

@@ -209,7 +209,7 @@ async fn replies_may_call_tools_and_fail() {
 async fn speech_is_a_tone_as_long_as_its_text() {
     let (sink, mut events) = sink();
     let request =
-        tts::Request { text: "Ten chars.".into(), voice: String::new(), pronunciation: Vec::new() };
+        tts::Request { text: "Ten chars.".into(), voice: String::new(), ..tts::Request::default() };
     let _handle = scripted(json!({})).speak(request, sink).unwrap();
     let (mut samples, mut times) = (0, Vec::new());
     while let Some((tts::Event::Audio { pcm, sample_rate }, at)) = events.recv().await {

@@ -12,10 +12,9 @@
 //!   stream is opened, that is after the client of the call has connected.
 //! - The audio of each utterance is stored until its final transcript ([`speech_buffer`]). After a
 //!   reconnect it is sent again.
-//! - A failure that a retry cannot repair ([`failure`]) hands the call over to the fallback STT,
+//! - A failure that a retry cannot repair ([`crate::hosted::failure`]) hands the call over to the fallback STT,
 //!   with the audio of the current utterance ([`fallback`]).
 
-mod failure;
 mod fallback;
 mod session;
 mod speech_buffer;
@@ -31,6 +30,7 @@ use tokio::time::Instant;
 
 use self::session::Session;
 use super::{Event, Stt, SttStream};
+pub(super) use crate::hosted::Endpoint;
 use crate::{Error, Sink};
 
 /// Samples per second.
@@ -94,20 +94,6 @@ pub(super) trait Codec: Send + 'static {
     fn has_answered(&self) -> bool;
     /// For the log: the vendor's id of the stream, and numbers of unusual messages.
     fn statistics(&self) -> String;
-}
-
-/// The server of a vendor.
-pub(super) struct Endpoint {
-    /// Name of the vendor in sentences.
-    pub(super) vendor: &'static str,
-    /// Address with all parameters. Contains no secret.
-    pub(super) url: String,
-    /// Name and value of the header with the key, if there is a key. Secret.
-    pub(super) authorization: Option<(&'static str, String)>,
-    /// What no error may contain.
-    pub(super) secrets: Vec<String>,
-    /// The client of the connections, trusted if the operator configured the address.
-    pub(super) client: egress::Client,
 }
 
 /// An STT that opens a connection per stream.

@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn request(voice: &str) -> Request {
-        Request { text: "Hello.".into(), voice: voice.into(), pronunciation: Vec::new() }
+        Request { text: "Hello.".into(), voice: voice.into(), ..Request::default() }
     }
 
     /// The voices that Hibari and flite got.

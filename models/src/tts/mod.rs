@@ -7,6 +7,8 @@ mod builtin;
 mod character_timing;
 pub mod flite;
 pub mod hibari;
+mod hosted;
+pub mod openai;
 mod pool;
 mod queue;
 mod text;
@@ -18,18 +20,26 @@ pub use builtin::{BuiltinTts, default_voice};
 pub use character_timing::words_from_characters;
 pub use flite::Flite;
 pub use hibari::Hibari;
+pub use hosted::voices::{ListedVoice, VoicePage, VoiceQuery};
 pub use upsampler::Upsampler;
 pub use voice::{HEART, Voice, check_builtin_voice, resolve_voice};
+
+use std::sync::Arc;
 
 use crate::{Error, Handle, Sink};
 
 /// A text to speak.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The text, as written.
     pub text: String,
-    /// Name of the voice.
+    /// Name of the voice; empty = the default voice.
     pub voice: String,
+    /// The reply that the text is a part of. Successive texts of one reply are spoken as one
+    /// speech: the intonation continues.
+    pub reply: u64,
+    /// Language as a BCP 47 tag; `None` = the configured one. Voices of one language ignore it.
+    pub language: Option<String>,
     /// Words with a special pronunciation: (as written, as it should sound).
     pub pronunciation: Vec<(String, String)>,
 }
@@ -52,6 +62,11 @@ pub enum Event {
         pcm: Vec<i16>,
         /// Sample rate in Hz; the same for all chunks of a request.
         sample_rate: u32,
+    },
+    /// The text was sent to a vendor, which bills it by its length.
+    Usage {
+        /// Characters (Unicode code points) that were sent.
+        characters: u32,
     },
     /// All samples were sent.
     End,
@@ -90,6 +105,14 @@ pub trait Tts: Send + Sync {
     /// If the request cannot start, because too many texts wait, for example. The sink was not
     /// called.
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error>;
+
+    /// An instance for one call. It opens its connection at once, because a vendor needs some time
+    /// for that, and closes it when it is dropped. Called when the client of the call has
+    /// connected. `None`, the default: nothing has to be opened, and the synthesizer itself serves
+    /// the call.
+    fn open_call(&self) -> Option<Arc<dyn Tts>> {
+        None
+    }
 
     /// Whether a voice of this name exists. The empty name is the default voice. An implementation
     /// without names of its own accepts any name.

@@ -23,11 +23,7 @@ impl SynthesisJob {
     /// A short text that loads what the first utterance needs. `voice` names the TTS in the log.
     pub(super) fn warm_up(tts: &'static str) -> Self {
         Self {
-            request: Request {
-                text: "Hello.".into(),
-                voice: String::new(),
-                pronunciation: Vec::new(),
-            },
+            request: Request { text: "Hello.".into(), ..Request::default() },
             sink: Sink::new(move |event| {
                 if let Event::Failed(error) = event {
                     tracing::error!(%error, tts, "the warm-up of the TTS failed");
@@ -171,8 +167,7 @@ mod tests {
                 assert!(!matches!(event, Event::Failed(_)), "the test's own panic");
                 sender.send(event).unwrap();
             });
-            let request =
-                Request { text: text.into(), voice: String::new(), pronunciation: Vec::new() };
+            let request = Request { text: text.into(), voice: String::new(), ..Request::default() };
             queue.push(SynthesisJob { request, sink }).unwrap();
         }
         drop((queue, sender));

@@ -17,7 +17,8 @@ pub(crate) fn request(
 ) -> (Handle, Receiver<Event>) {
     let (sender, receiver) = unbounded();
     let pronunciation = pronunciation.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
-    let request = Request { text: text.into(), voice: "heart".into(), pronunciation };
+    let request =
+        Request { text: text.into(), voice: "heart".into(), pronunciation, ..Request::default() };
     let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
     (voice.speak(request, sink).unwrap_or_else(|e| panic!("{e}")), receiver)
 }
@@ -63,6 +64,7 @@ pub(crate) fn speak(voice: &Hibari, text: &str, pronunciation: &[(&str, &str)]) 
                 }
                 speech.pcm.extend(pcm);
             }
+            Event::Usage { .. } => {}
             Event::End => return speech,
             Event::Failed(error) => panic!("{text:?}: {error}"),
         }

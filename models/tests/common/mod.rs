@@ -71,7 +71,7 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
     let _guard = noise::seed_voice_noise();
     let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
     let (sender, receiver) = unbounded();
-    let request = Request { text: text.into(), voice: voice.into(), pronunciation: Vec::new() };
+    let request = Request { text: text.into(), voice: voice.into(), ..Request::default() };
     let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
     let _handle = flite.speak(request, sink).unwrap();
     let mut samples = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
             }
             Event::End => return samples,
             Event::Failed(error) => panic!("{error}"),
-            Event::Phones(_) | Event::Words(_) => {}
+            Event::Phones(_) | Event::Words(_) | Event::Usage { .. } => {}
         }
     }
     panic!("the voice fell silent");

@@ -5,16 +5,16 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::Request;
 use egress::websocket::{Message, WebSocket};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument as _;
 
-use super::failure::Failure;
 use super::speech_buffer::SpeechBuffer;
 use super::{Codec, Command, Endpoint, Outgoing, Output, fallback};
+use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
+use crate::hosted::failure::Failure;
 use crate::stt::{Event, Stt};
 use crate::{Error, Sink};
 
@@ -30,16 +30,8 @@ const STABLE_AFTER: Duration = Duration::from_secs(5);
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Maximum delay that a vendor may request (`Retry-After`) before the stream counts as failed.
 const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3);
-/// Time for a message to leave.
-const SEND_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Interval of keep-alive messages while no audio is sent.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval of pings, which find out that a connection is broken.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Time for the vendor to end the stream after it was asked to.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(600);
-/// Time to close the connection afterwards.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
 /// First and maximum pause between attempts after the stream has failed without a fallback.
 const FAILED_PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
 
@@ -199,7 +191,7 @@ impl<C: Codec> Session<C> {
             let endpoint = Arc::clone(&self.endpoint);
             let attempt = async move {
                 sleep_until(next_attempt).await;
-                open_connection(&endpoint).await
+                connection::open(&endpoint, CONNECT_TIMEOUT).await
             };
             tokio::pin!(attempt);
             let result = loop {
@@ -332,24 +324,10 @@ impl<C: Codec> Session<C> {
     }
 }
 
-/// Ends the stream politely, with the vendor's own message if it has one. Takes at most
-/// [`DRAIN_TIMEOUT`] and [`CLOSE_TIMEOUT`].
-async fn close(endpoint: &Endpoint, mut socket: WebSocket, close_stream: Option<Outgoing>) {
-    let end_stream = async {
-        send(endpoint, &mut socket, close_stream?).await.ok()?;
-        while !matches!(socket.receive().await.ok()??, Message::Close { .. }) {}
-        Some(())
-    };
-    let was_closed = matches!(timeout(DRAIN_TIMEOUT, end_stream).await, Ok(Some(())));
-    let end_connection = async {
-        if !was_closed {
-            socket.close().await.ok()?;
-        }
-        // The answer to a close frame leaves while messages are received.
-        while socket.receive().await.ok()?.is_some() {}
-        Some(())
-    };
-    let _ = timeout(CLOSE_TIMEOUT, end_connection).await;
+/// Ends the stream politely, with the vendor's own message if it has one.
+async fn close(endpoint: &Endpoint, socket: WebSocket, close_stream: Option<Outgoing>) {
+    connection::close(socket, async |socket| send(endpoint, socket, close_stream?).await.ok())
+        .await;
 }
 
 async fn send(
@@ -368,11 +346,7 @@ fn check_sent(
     endpoint: &Endpoint,
     sent: Result<Result<(), egress::Error>, Elapsed>,
 ) -> Result<(), Failure> {
-    match sent {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::from_transport(endpoint, &error)),
-        Err(_) => Err(Failure::timeout(endpoint, "does not read the audio")),
-    }
+    connection::check_sent(endpoint, sent, "does not read the audio")
 }
 
 /// The message for a command.
@@ -384,25 +358,6 @@ fn encode(codec: &mut impl Codec, now: Instant, command: Command) -> Option<Outg
         }
         Command::Audio(chunk) => Some(codec.push_audio(now, chunk)),
         Command::EndSpeech => Some(codec.end_speech(now)),
-    }
-}
-
-async fn open_connection(endpoint: &Endpoint) -> Result<WebSocket, Failure> {
-    let request =
-        Request::websocket(&endpoint.url).and_then(|request| match &endpoint.authorization {
-            Some((name, value)) => request.header(name, value),
-            None => Ok(request),
-        });
-    let request = request.map_err(|error| Failure::from_transport(endpoint, &error))?;
-    let opened = endpoint.client.connect(request.timeout(Some(CONNECT_TIMEOUT))).await;
-    opened.map_err(|error| Failure::from_handshake(endpoint, error))
-}
-
-/// Waits until `deadline`; `None` = for ever.
-async fn wait_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn request(text: &str) -> Request {
-        Request { text: text.into(), voice: String::new(), pronunciation: Vec::new() }
+        Request { text: text.into(), voice: String::new(), ..Request::default() }
     }
 
     #[test]

@@ -20,14 +20,23 @@ const NO_CREDIT: [&str; 6] = [
     "out of credit",
 ];
 
+/// Words of vendors that mean too many requests at the same time. Some send them with another status
+/// than 429, or in a close frame.
+const BUSY: [&str; 4] = [
+    "max_active_conversations",
+    "concurrency_limited",
+    "too_many_concurrent_requests",
+    "rate_limited",
+];
+
 /// A connection that could not be opened, or that ended.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) error: Error,
+pub(crate) struct Failure {
+    pub(crate) error: Error,
     /// Minimum time until the next attempt; `None` if no attempt can succeed.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
     /// Whether another STT shall serve at once, although an attempt may succeed: the user waits.
-    pub(super) is_urgent: bool,
+    pub(crate) is_urgent: bool,
 }
 
 impl Failure {
@@ -35,11 +44,13 @@ impl Failure {
         Self { error: Error::new(kind, message), retry_after, is_urgent: false }
     }
 
-    fn permanent(message: String) -> Self {
+    /// The same request cannot succeed.
+    pub(crate) fn permanent(message: String) -> Self {
         Self::new(ErrorKind::Rejected, message, None)
     }
 
-    fn temporary(kind: ErrorKind, message: String) -> Self {
+    /// The same request may succeed at once.
+    pub(crate) fn temporary(kind: ErrorKind, message: String) -> Self {
         Self::new(kind, message, Some(Duration::ZERO))
     }
 
@@ -53,12 +64,18 @@ impl Failure {
     }
 
     /// A time limit of ours expired, while `what`.
-    pub(super) fn timeout(endpoint: &Endpoint, what: &str) -> Self {
+    pub(crate) fn timeout(endpoint: &Endpoint, what: &str) -> Self {
         Self::temporary(ErrorKind::Timeout, format!("{} {what}", endpoint.vendor))
     }
 
+    /// The speech of a text does not end.
+    pub(crate) fn endless(endpoint: &Endpoint) -> Self {
+        let vendor = endpoint.vendor;
+        Self::permanent(format!("{vendor} sends more sound than the text can take"))
+    }
+
     /// The connection was refused.
-    pub(super) fn from_handshake(endpoint: &Endpoint, error: HandshakeError) -> Self {
+    pub(crate) fn from_handshake(endpoint: &Endpoint, error: HandshakeError) -> Self {
         match error {
             HandshakeError::Request(error) => Self::from_transport(endpoint, &error),
             HandshakeError::Refused(refusal) => Self::from_refusal(endpoint, &refusal),
@@ -66,7 +83,7 @@ impl Failure {
     }
 
     /// The connection failed.
-    pub(super) fn from_transport(endpoint: &Endpoint, error: &egress::Error) -> Self {
+    pub(crate) fn from_transport(endpoint: &Endpoint, error: &egress::Error) -> Self {
         let vendor = endpoint.vendor;
         match error {
             egress::Error::ForbiddenAddress => Self::permanent(format!(
@@ -85,12 +102,14 @@ impl Failure {
         }
     }
 
-    fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
+    /// The vendor answered with an error status, or sent one in a message.
+    pub(crate) fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
         let vendor = endpoint.vendor;
         let Refusal { status, retry_after, body } = refusal;
         match status {
             402 => Self::no_credit(vendor),
-            400..=499 if says_no_credit(body) => Self::no_credit(vendor),
+            400..=499 if says(&NO_CREDIT, body) => Self::no_credit(vendor),
+            400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
             401 | 403 if endpoint.authorization.is_none() => {
                 Self::permanent(format!("{vendor} requires an API key"))
             }
@@ -109,11 +128,12 @@ impl Failure {
     }
 
     /// The vendor closed the connection; `code` is that of the close frame.
-    pub(super) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
+    pub(crate) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
         let vendor = endpoint.vendor;
         let words = describe(endpoint, reason);
         match code {
-            _ if says_no_credit(reason) => Self::no_credit(vendor),
+            _ if says(&NO_CREDIT, reason) => Self::no_credit(vendor),
+            _ if says(&BUSY, reason) => Self::busy(vendor, None),
             1003 | 1007 | 1008 | 3006 => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
@@ -126,9 +146,9 @@ impl Failure {
     }
 }
 
-fn says_no_credit(words: &str) -> bool {
+fn says(phrases: &[&str], words: &str) -> bool {
     let words = words.to_lowercase();
-    NO_CREDIT.iter().any(|phrase| words.contains(phrase))
+    phrases.iter().any(|phrase| words.contains(phrase))
 }
 
 /// The vendor's words for a person, after a colon; empty if it has none.

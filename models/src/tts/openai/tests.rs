@@ -1,0 +1,219 @@
+//! Speech from a server in this process.
+
+use std::net::Ipv4Addr;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt as _, stream};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use super::*;
+use crate::tts::hosted::test_sink::{Speech, sink};
+
+const KEY: &str = "key-0123456789abcdef";
+
+/// Requests that arrived, and the responses to come.
+#[derive(Default)]
+struct FakeServer {
+    requests: Mutex<Vec<(String, Value)>>,
+    responses: Mutex<Vec<Response>>,
+    arrived: Notify,
+}
+
+async fn handle(
+    State(server): State<Arc<FakeServer>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    assert_eq!(headers["authorization"], format!("Bearer {KEY}").as_str());
+    assert!(!uri.to_string().contains(KEY));
+    let body = serde_json::from_slice(&body).unwrap_or_default();
+    server.requests.lock().unwrap().push((uri.path().to_owned(), body));
+    server.arrived.notify_one();
+    server.responses.lock().unwrap().remove(0)
+}
+
+async fn serve(responses: Vec<Response>) -> (Arc<FakeServer>, OpenAiTts) {
+    let server = Arc::new(FakeServer { responses: Mutex::new(responses), ..FakeServer::default() });
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("ws://{}/v1/audio/speech", listener.local_addr().unwrap());
+    let app = Router::new().fallback(handle).with_state(Arc::clone(&server));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (server, voice_of(&url))
+}
+
+fn voice_of(url: &str) -> OpenAiTts {
+    let config = OpenAiConfig {
+        url: url.into(),
+        token: Some(KEY.into()),
+        model: "kokoro".into(),
+        ..OpenAiConfig::default()
+    };
+    assert!(!format!("{config:?}").contains(KEY));
+    let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
+    OpenAiTts::new(config, client, Runtime::current()).unwrap()
+}
+
+fn request(text: &str) -> Request {
+    Request {
+        text: text.into(),
+        voice: "af_heart".into(),
+        pronunciation: vec![("nginx".into(), "engine x".into())],
+        ..Request::default()
+    }
+}
+
+async fn speech(tts: &dyn Tts, text: &str) -> Speech {
+    let (sink, mut events) = sink();
+    let _handle = tts.speak(request(text), sink).unwrap();
+    let speech = events.speech().await;
+    assert!(!speech.failed.contains(&KEY[..8]), "{}", speech.failed);
+    speech
+}
+
+/// A body of these pieces, which does not end if the last one is empty.
+fn streamed(content_type: &'static str, pieces: &[&'static [u8]]) -> Response {
+    let endless = pieces.last().is_some_and(|piece| piece.is_empty());
+    let chunks =
+        stream::iter(pieces.iter().copied().filter(|piece| !piece.is_empty()).collect::<Vec<_>>())
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::from_static(piece)));
+    let body = if endless {
+        Body::from_stream(chunks.chain(stream::pending()))
+    } else {
+        Body::from_stream(chunks)
+    };
+    ([("content-type", content_type)], body).into_response()
+}
+
+#[tokio::test]
+async fn a_text_becomes_samples_with_its_pronunciation() {
+    let pcm = streamed("audio/pcm", &[b"\x01", b"\x00\x02\x00", b"\xff\xff"]);
+    let (server, tts) = serve(vec![pcm]).await;
+    let spoken = speech(&tts, "Start nginx!").await;
+    assert_eq!((spoken.samples, spoken.sample_rate), (vec![1, 2, -1], 24_000));
+    assert_eq!((spoken.characters, spoken.failed.as_str()), (15, ""));
+    let requests = server.requests.lock().unwrap();
+    let expected = json!({
+        "input": "Start engine x!", "model": "kokoro", "voice": "af_heart",
+        "response_format": "pcm", "sample_rate": 24_000,
+    });
+    assert_eq!(requests[..], [("/v1/audio/speech".to_owned(), expected)]);
+}
+
+#[tokio::test]
+async fn a_text_without_letters_is_not_sent() {
+    let (server, tts) = serve(Vec::new()).await;
+    assert_eq!(speech(&tts, " … ").await, Speech::default());
+    assert!(server.requests.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_opens_its_connection_at_once_and_requests_two_segments_at_a_time() {
+    let response = || streamed("audio/pcm", &[b"\x01\x00"]);
+    let open = || streamed("audio/pcm", &[b"\x01\x00", b""]);
+    let (server, tts) = serve(vec![response(), open(), open(), response()]).await;
+    let call = tts.open_call().unwrap();
+    server.arrived.notified().await;
+    assert_eq!(server.requests.lock().unwrap()[0].0, "/v1/models");
+    let mut segments = Vec::new();
+    for text in ["One.", "Two.", "Three."] {
+        let (sink, events) = sink();
+        segments.push((call.speak(request(text), sink).unwrap(), events));
+    }
+    for _ in 0..2 {
+        server.arrived.notified().await;
+    }
+    tokio::task::yield_now().await;
+    let count = || server.requests.lock().unwrap().len();
+    assert_eq!(count(), 3);
+    // A cancelled segment makes room.
+    drop(segments.remove(0));
+    let third = segments[1].1.speech().await;
+    assert_eq!((third.samples, count()), (vec![1], 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_is_not_waited_for() {
+    let (_, tts) = serve(vec![streamed("audio/pcm", &[b"\x01\x00", b""])]).await;
+    let stopped = speech(&tts, "Hello.").await;
+    assert_eq!(
+        (stopped.samples, stopped.failed.as_str()),
+        (vec![1], "Timeout OpenAI-compatible TTS stopped in the middle of the speech")
+    );
+    let (_, tts) = serve(vec![streamed("audio/pcm", &[b""])]).await;
+    let silent = speech(&tts, "Hello.").await;
+    assert_eq!(silent.failed, "Timeout OpenAI-compatible TTS gave no sound in time");
+}
+
+#[tokio::test]
+async fn refusals_are_one_sentence_without_the_key() {
+    let status =
+        |status: u16, body: String| (StatusCode::from_u16(status).unwrap(), body).into_response();
+    let openai =
+        |code: &str| json!({"error": {"message": format!("no {KEY}"), "code": code}}).to_string();
+    let kokoro = json!({"detail": {"error": "x", "message": "no such voice"}}).to_string();
+    for (response, expected) in [
+        (status(401, openai("")), "Rejected The API key for OpenAI-compatible TTS is not valid"),
+        (
+            status(429, openai("insufficient_quota")),
+            "Rejected The OpenAI-compatible TTS account has no credit left",
+        ),
+        (
+            status(400, openai("")),
+            "Rejected OpenAI-compatible TTS refused the request, status 400: no ***",
+        ),
+        (
+            status(404, kokoro),
+            "Rejected OpenAI-compatible TTS refused the request, status 404: no such voice",
+        ),
+        (status(500, "<html>".into()), "Failed OpenAI-compatible TTS failed with status 500"),
+        (
+            streamed("audio/mpeg", &[b"x"]),
+            "Rejected OpenAI-compatible TTS sends \"audio/mpeg\" instead of pcm or wav",
+        ),
+        (streamed("audio/pcm", &[]), "Failed OpenAI-compatible TTS sent no sound"),
+    ] {
+        let (_, tts) = serve(vec![response]).await;
+        assert_eq!(speech(&tts, "Hello.").await.failed, expected);
+    }
+}
+
+#[tokio::test]
+async fn an_endless_stream_ends() {
+    static SECOND: [u8; 96_000] = [0; 96_000];
+    let chunks = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&SECOND)));
+    let response = ([("content-type", "audio/pcm")], Body::from_stream(chunks)).into_response();
+    let (_, tts) = serve(vec![response]).await;
+    let endless = speech(&tts, "Hi.").await;
+    assert_eq!(
+        endless.failed,
+        "Rejected OpenAI-compatible TTS sends more sound than the text can take"
+    );
+    assert!(endless.samples.len() <= 16 * 48_000);
+}
+
+#[tokio::test]
+async fn voices_are_listed_in_all_forms() {
+    for list in [
+        json!({"voices": ["af_heart", "am_adam"]}),
+        json!({"voices": [{"id": "af_heart", "name": "Heart"}, {"voice_id": "am_adam"}, {}, 3]}),
+        json!(["af_heart", {"name": "am_adam", "gender": "male"}]),
+    ] {
+        let (server, tts) = serve(vec![axum::Json(list).into_response()]).await;
+        let query = VoiceQuery { limit: 10, ..VoiceQuery::default() };
+        let page = tts.voices(&query).await.unwrap();
+        let ids: Vec<&str> = page.voices.iter().map(|voice| voice.id.as_str()).collect();
+        assert_eq!((ids, page.total), (vec!["af_heart", "am_adam"], 2));
+        assert_eq!(server.requests.lock().unwrap()[0].0, "/v1/audio/voices");
+    }
+    let query = VoiceQuery { search: "ma".into(), limit: 9, ..VoiceQuery::default() };
+    assert_eq!(voice_of("").voices(&query).await.unwrap().voices[0].id, "marin");
+    assert!(!voice_of("").has_voice("slt") && voice_of("").has_voice("nova"));
+}
