@@ -110,6 +110,8 @@ pub(crate) struct Call {
     tts_fallback: Option<Arc<dyn models::tts::Tts>>,
     voice_id: String,
     fallback_voice_id: String,
+    /// The avatar's voice, for a TTS that lacks the agent's.
+    avatar_voice: String,
     generations: Vec<GenerationHandle>,
     /// Tools listed by the agent's tool servers.
     server_tools: Vec<Tool>,
@@ -207,6 +209,7 @@ impl Call {
             tts_fallback,
             voice_id: voice,
             fallback_voice_id: fallback_voice,
+            avatar_voice,
             generations: Vec::with_capacity(4),
             server_tools: Vec::new(),
             tool_listing: Handle::noop(),

@@ -8,8 +8,12 @@ use std::fmt;
 pub enum ErrorKind {
     /// Not installed on this server, or not configured. A retry does not help.
     NotAvailable,
-    /// The request was rejected: invalid key, unknown model, content. A retry does not help.
+    /// The request was rejected: unknown model, content. A retry does not help.
     Rejected,
+    /// The API key is not valid, or may not do this. A retry does not help.
+    InvalidKey,
+    /// The account has no credit left. A retry does not help.
+    NoCredit,
     /// Too many requests; retry later.
     Busy,
     /// The connection or the server failed; a retry may succeed.

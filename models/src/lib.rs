@@ -5,6 +5,8 @@
 //! [`Sink`]. Dropping the handle (or [`Handle::cancel`]) stops the work; events already in flight
 //! may still arrive. Adapters reconnect; the conversation decides about fallback.
 
+mod breaker;
+mod chain;
 pub mod check;
 pub mod embeddings;
 pub mod error;

@@ -247,6 +247,7 @@ impl Call {
         let words = models::tts::Request {
             text: request.text,
             voice: voice.clone(),
+            avatar_voice: self.avatar_voice.clone(),
             reply: request.epoch.0.into(),
             language: None,
             pronunciation: self.config.tts.custom_pronunciation.iter().map(sounds).collect(),
@@ -381,7 +382,13 @@ impl Call {
                 if !self.generations.iter().any(|a| a.generation == generation) {
                     return;
                 }
-                let (event, last) = llm::to_llm_event(event);
+                let (event, last) = match llm::to_llm_event(event) {
+                    Ok(converted) => converted,
+                    Err(text) => {
+                        return self
+                            .handle_input(now, Input::ExternalEvent(Event::Warning { text }));
+                    }
+                };
                 if last {
                     self.generations.retain(|a| a.generation != generation);
                 }
@@ -428,6 +435,9 @@ impl Call {
                 return;
             }
             tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
+            tts::SynthesisEvent::Warning(text) => {
+                return self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
+            }
             tts::SynthesisEvent::Samples(samples) => {
                 self.audio_output.playout.push(segment, samples);
                 if self.audio_output.on_samples(segment) != Some(true) {

@@ -19,6 +19,8 @@ pub enum SynthesisEvent {
     Words(Vec<(String, Position)>),
     /// Samples at 48 kHz.
     Samples(Vec<i16>),
+    /// Another TTS speaks: one sentence for the conversation's record.
+    Warning(String),
     /// The segment has no more samples.
     End,
     /// The synthesis failed; no event follows.
@@ -71,6 +73,7 @@ pub fn synthesis_sink(
                 Err(e) => push(SynthesisEvent::Failed(e)),
             },
             Event::Usage { .. } => {}
+            Event::Warning(text) => push(SynthesisEvent::Warning(text)),
             Event::End => {
                 let (phones, samples) = processor.finish();
                 push_phones_and_samples(&push, phones, samples);
@@ -93,22 +96,35 @@ fn push_phones_and_samples(push: &impl Fn(SynthesisEvent), phones: Vec<Phone>, s
 
 /// Processing state of one segment's samples.
 struct VoiceProcessor {
-    upsampler: Option<Upsampler>,
+    /// With its input rate in Hz.
+    upsampler: Option<(u32, Upsampler)>,
     phone_source: PhoneSource,
 }
 
 impl VoiceProcessor {
     fn push(&mut self, pcm: &[i16], rate: u32) -> Result<(Vec<Phone>, Vec<i16>), Error> {
-        let upsampler = match &mut self.upsampler {
-            Some(made) => made,
-            none => none.insert(Upsampler::new(rate)?),
+        let mut samples = Vec::new();
+        let (_, upsampler) = match &mut self.upsampler {
+            Some(made) if made.0 == rate => made,
+            other => {
+                // Another voice goes on.
+                if let Some((_, last)) = other {
+                    samples = last.finish();
+                }
+                other.insert((rate, Upsampler::new(rate)?))
+            }
         };
-        let samples = upsampler.push(pcm);
+        let next = upsampler.push(pcm);
+        if samples.is_empty() {
+            samples = next;
+        } else {
+            samples.extend(next);
+        }
         Ok((self.phone_source.push_samples(&samples), samples))
     }
 
     fn finish(&mut self) -> (Vec<Phone>, Vec<i16>) {
-        let samples = self.upsampler.as_mut().map_or_else(Vec::new, Upsampler::finish);
+        let samples = self.upsampler.as_mut().map_or_else(Vec::new, |(_, last)| last.finish());
         let mut phones =
             if samples.is_empty() { Vec::new() } else { self.phone_source.push_samples(&samples) };
         phones.extend(self.phone_source.finish());

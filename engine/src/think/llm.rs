@@ -70,9 +70,12 @@ pub fn prepare_knowledge(
 }
 
 /// Converts an adapter's event to one of the conversation; the flag marks the last event.
-#[must_use]
-pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
-    match event {
+///
+/// # Errors
+/// The sentence of a warning, which is no event of the generation.
+pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
+    Ok(match event {
+        Event::Warning(text) => return Err(text),
         Event::Text(text) => (LlmEvent::Text(text), false),
         Event::ToolCall { id, name, arguments } => {
             (LlmEvent::ToolCall { id, name, arguments }, false)
@@ -81,5 +84,5 @@ pub fn to_llm_event(event: Event) -> (LlmEvent, bool) {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }
         Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),
-    }
+    })
 }

@@ -55,7 +55,8 @@ impl Failure {
     }
 
     fn no_credit(vendor: &str) -> Self {
-        Self::permanent(format!("The {vendor} account has no credit left"))
+        let message = format!("The {vendor} account has no credit left");
+        Self::new(ErrorKind::NoCredit, message, None)
     }
 
     fn busy(vendor: &str, retry_after: Option<Duration>) -> Self {
@@ -111,9 +112,12 @@ impl Failure {
             400..=499 if says(&NO_CREDIT, body) => Self::no_credit(vendor),
             400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
             401 | 403 if endpoint.authorization.is_none() => {
-                Self::permanent(format!("{vendor} requires an API key"))
+                Self::new(ErrorKind::InvalidKey, format!("{vendor} requires an API key"), None)
             }
-            401 | 403 => Self::permanent(format!("The API key for {vendor} is not valid")),
+            401 | 403 => {
+                let message = format!("The API key for {vendor} is not valid");
+                Self::new(ErrorKind::InvalidKey, message, None)
+            }
             429 => Self::busy(vendor, *retry_after),
             408 | 409 | 500.. => {
                 let words = describe(endpoint, body);
@@ -200,15 +204,15 @@ mod tests {
 
     #[test]
     fn each_status_has_its_sentence_and_says_whether_a_retry_helps() {
-        use ErrorKind::{Busy, Failed, Rejected};
+        use ErrorKind::{Busy, Failed, InvalidKey, NoCredit, Rejected};
         let secret = format!(r#"{{"err_code":"X","err_msg":"bad key {KEY}, see\nthe manual"}}"#);
         let credit = r#"{"err_code":"ASR_PAYMENT_REQUIRED","err_msg":"no"}"#;
         let now = Some(Duration::ZERO);
         for (status, body, sentence, kind, retry) in [
-            (401, secret.as_str(), "The API key for Deepgram is not valid", Rejected, None),
-            (403, "", "The API key for Deepgram is not valid", Rejected, None),
-            (402, "", "The Deepgram account has no credit left", Rejected, None),
-            (401, credit, "The Deepgram account has no credit left", Rejected, None),
+            (401, secret.as_str(), "The API key for Deepgram is not valid", InvalidKey, None),
+            (403, "", "The API key for Deepgram is not valid", InvalidKey, None),
+            (402, "", "The Deepgram account has no credit left", NoCredit, None),
+            (401, credit, "The Deepgram account has no credit left", NoCredit, None),
             (
                 429,
                 "",

@@ -71,6 +71,8 @@ pub enum Event {
         /// Arguments, as a JSON object.
         arguments: Value,
     },
+    /// Another model answers: one sentence for the conversation's record.
+    Warning(String),
     /// The reply is complete.
     End {
         /// Tokens of the prompt, 0 if unknown.

@@ -35,6 +35,8 @@ pub struct Request {
     pub text: String,
     /// Name of the voice; empty = the default voice.
     pub voice: String,
+    /// Name of the avatar's voice: spoken by a TTS that lacks `voice`.
+    pub avatar_voice: String,
     /// The reply that the text is a part of. Successive texts of one reply are spoken as one
     /// speech: the intonation continues.
     pub reply: u64,
@@ -60,7 +62,7 @@ pub enum Event {
     Audio {
         /// The samples.
         pcm: Vec<i16>,
-        /// Sample rate in Hz; the same for all chunks of a request.
+        /// Sample rate in Hz. It changes only where another voice goes on.
         sample_rate: u32,
     },
     /// The text was sent to a vendor, which bills it by its length.
@@ -68,6 +70,8 @@ pub enum Event {
         /// Characters (Unicode code points) that were sent.
         characters: u32,
     },
+    /// Another TTS speaks: one sentence for the conversation's record.
+    Warning(String),
     /// All samples were sent.
     End,
     /// The request failed; no event follows.

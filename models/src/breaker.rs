@@ -1,0 +1,300 @@
+//! Circuit breakers: an account at a vendor that has failed is skipped, so that a failure costs one
+//! turn and not every turn.
+//!
+//! ```text
+//! closed ──3 failures in 30 s, or 1 of key or credit──► open ──delay over──► probing
+//!   ▲                                                    ▲                      │ │
+//!   │                                                    └──────────failure─────┘ │
+//!   └───────────────────────────────success───────────────────────────────────────┘
+//! ```
+//!
+//! The probe is the next real request; others are skipped until it has a result. Each further
+//! failure doubles the delay.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{Error, ErrorKind};
+
+/// Number of failures that open a breaker, and the time in which they occur.
+const MAX_FAILURES: usize = 3;
+const FAILURE_WINDOW: Duration = Duration::from_secs(30);
+
+/// Delay before the first probe, and the longest one.
+const FIRST_DELAY: Duration = Duration::from_secs(10);
+const MAX_DELAY: Duration = Duration::from_secs(300);
+
+/// A probe without a result is forgotten after this time, and the next request is the probe.
+const MAX_PROBE: Duration = Duration::from_secs(60);
+
+/// Number of breakers above which those that are closed are removed.
+const MAX_BREAKERS: usize = 4_096;
+
+/// What a breaker is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BreakerKey {
+    /// `stt`, `llm` or `tts`.
+    kind: &'static str,
+    /// Name of the vendor, as agents write it.
+    vendor: &'static str,
+    /// Hash of address and key: keys are not stored.
+    account: u64,
+}
+
+impl BreakerKey {
+    /// The breaker of an account. `url`: base address, empty = the vendor's own.
+    pub(crate) fn new(
+        kind: &'static str,
+        vendor: &'static str,
+        url: &str,
+        token: Option<&str>,
+    ) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (url, token).hash(&mut hasher);
+        Self { kind, vendor, account: hasher.finish() }
+    }
+}
+
+/// The breakers of a process, shared by all calls.
+#[derive(Clone, Default)]
+pub(crate) struct Breakers(Arc<Mutex<HashMap<BreakerKey, Arc<Breaker>>>>);
+
+impl Breakers {
+    /// The breaker of `key`; a new one is closed.
+    pub(crate) fn get(&self, key: BreakerKey) -> Arc<Breaker> {
+        let mut breakers = lock(&self.0);
+        if breakers.len() >= MAX_BREAKERS && !breakers.contains_key(&key) {
+            breakers.retain(|_, breaker| !breaker.is_closed());
+        }
+        let new = || Arc::new(Breaker { key: key.clone(), state: Mutex::default() });
+        Arc::clone(breakers.entry(key.clone()).or_insert_with(new))
+    }
+
+    /// For each kind and vendor: whether all of its accounts work.
+    pub(crate) fn states(&self) -> Vec<(&'static str, &'static str, bool)> {
+        let mut states: Vec<(&str, &str, bool)> = Vec::new();
+        for (key, breaker) in lock(&self.0).iter() {
+            let works = breaker.is_closed();
+            let same = states.iter_mut().find(|s| (s.0, s.1) == (key.kind, key.vendor));
+            match same {
+                Some(state) => state.2 &= works,
+                None => states.push((key.kind, key.vendor, works)),
+            }
+        }
+        states.sort_unstable();
+        states
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The breaker of one account.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    key: BreakerKey,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed {
+        /// Times of the latest failures, oldest first.
+        failures: Vec<Instant>,
+    },
+    Open {
+        /// When the next request is the probe.
+        until: Instant,
+        delay: Duration,
+        /// The sentence about the failure.
+        reason: String,
+    },
+    Probing {
+        since: Instant,
+        delay: Duration,
+        reason: String,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Closed { failures: Vec::new() }
+    }
+}
+
+impl Breaker {
+    /// Whether a request may be sent.
+    ///
+    /// # Errors
+    /// The sentence about the failure because of which this account is skipped.
+    pub(crate) fn admit(&self, now: Instant) -> Result<(), String> {
+        let mut state = lock(&self.state);
+        match &*state {
+            State::Closed { .. } => Ok(()),
+            State::Open { until, reason, .. } if now < *until => Err(reason.clone()),
+            State::Probing { since, reason, .. } if now < *since + MAX_PROBE => Err(reason.clone()),
+            State::Open { delay, reason, .. } | State::Probing { delay, reason, .. } => {
+                *state = State::Probing { since: now, delay: *delay, reason: reason.clone() };
+                Ok(())
+            }
+        }
+    }
+
+    /// A request succeeded.
+    pub(crate) fn succeeded(&self) {
+        let mut state = lock(&self.state);
+        if !matches!(&*state, State::Closed { failures } if failures.is_empty()) {
+            if !matches!(&*state, State::Closed { .. }) {
+                tracing::info!(
+                    provider = self.key.vendor,
+                    kind = self.key.kind,
+                    "a provider works again"
+                );
+            }
+            *state = State::default();
+        }
+    }
+
+    /// A request failed. Rejected requests do not count: another one may be accepted.
+    pub(crate) fn failed(&self, now: Instant, error: &Error) {
+        let is_account = matches!(error.kind(), ErrorKind::InvalidKey | ErrorKind::NoCredit);
+        if !is_account && !error.kind().is_retryable() {
+            return self.abandoned();
+        }
+        let mut state = lock(&self.state);
+        let delay = match &mut *state {
+            State::Closed { failures } => {
+                failures.retain(|at| now.duration_since(*at) < FAILURE_WINDOW);
+                failures.push(now);
+                if !is_account && failures.len() < MAX_FAILURES {
+                    return;
+                }
+                if is_account { MAX_DELAY } else { FIRST_DELAY }
+            }
+            // Requests that were sent before.
+            State::Open { .. } => return,
+            State::Probing { .. } if is_account => MAX_DELAY,
+            State::Probing { delay, .. } => (*delay * 2).min(MAX_DELAY),
+        };
+        let reason = error.to_string();
+        let (provider, kind) = (self.key.vendor, self.key.kind);
+        tracing::warn!(
+            provider,
+            kind,
+            reason,
+            delay_s = delay.as_secs(),
+            "a provider is skipped until it works again"
+        );
+        *state = State::Open { until: now + delay, delay, reason };
+    }
+
+    /// A request ended without a result. If it was the probe, the next request is one.
+    pub(crate) fn abandoned(&self) {
+        let mut state = lock(&self.state);
+        if let State::Probing { since, delay, reason } = &*state {
+            *state = State::Open { until: *since, delay: *delay, reason: reason.clone() };
+        }
+    }
+
+    /// Whether no request is skipped.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(*lock(&self.state), State::Closed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaker() -> Arc<Breaker> {
+        Breakers::default().get(BreakerKey::new("llm", "openai", "", Some("k")))
+    }
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "OpenAI failed")
+    }
+
+    #[test]
+    fn three_failures_in_thirty_seconds_open_it_and_a_probe_closes_it() {
+        let (breaker, start) = (breaker(), Instant::now());
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        for seconds in [0, 20, 40] {
+            assert_eq!(breaker.admit(at(seconds)), Ok(()));
+            breaker.failed(at(seconds), &error(ErrorKind::Timeout));
+        }
+        assert_eq!(breaker.admit(at(41)), Ok(()), "the first failure is too old");
+        breaker.failed(at(41), &error(ErrorKind::Failed));
+        assert_eq!(breaker.admit(at(50)), Err("OpenAI failed".into()));
+        assert_eq!(breaker.admit(at(51)), Ok(()), "the probe");
+        assert!(breaker.admit(at(52)).is_err(), "one probe at a time");
+        breaker.failed(at(53), &error(ErrorKind::Busy));
+        assert!(breaker.admit(at(72)).is_err() && breaker.admit(at(73)).is_ok());
+        breaker.succeeded();
+        assert!(breaker.is_closed());
+        breaker.failed(at(80), &error(ErrorKind::Failed));
+        assert_eq!(breaker.admit(at(81)), Ok(()), "earlier failures are forgotten");
+    }
+
+    #[test]
+    fn the_delay_is_doubled_up_to_five_minutes() {
+        let (breaker, mut now) = (breaker(), Instant::now());
+        for _ in 0..3 {
+            breaker.failed(now, &error(ErrorKind::Failed));
+        }
+        for seconds in [10, 20, 40, 80, 160, 300, 300] {
+            let delay = Duration::from_secs(seconds);
+            assert!(breaker.admit(now + delay - Duration::from_millis(1)).is_err(), "{seconds}");
+            now += delay;
+            assert_eq!(breaker.admit(now), Ok(()), "{seconds}");
+            breaker.failed(now, &error(ErrorKind::Failed));
+        }
+    }
+
+    #[test]
+    fn a_wrong_key_and_an_empty_account_open_it_at_once_and_a_bad_request_does_not() {
+        for (kind, is_open) in [
+            (ErrorKind::InvalidKey, true),
+            (ErrorKind::NoCredit, true),
+            (ErrorKind::Rejected, false),
+            (ErrorKind::NotAvailable, false),
+        ] {
+            let (breaker, now) = (breaker(), Instant::now());
+            for _ in 0..5 {
+                breaker.failed(now, &error(kind));
+            }
+            assert_eq!(breaker.admit(now + Duration::from_secs(299)).is_err(), is_open, "{kind:?}");
+            assert_eq!(breaker.admit(now + Duration::from_secs(300)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn an_abandoned_probe_leaves_the_probe_to_the_next_request() {
+        let (breaker, now) = (breaker(), Instant::now());
+        breaker.failed(now, &error(ErrorKind::NoCredit));
+        let later = now + MAX_DELAY;
+        assert_eq!(breaker.admit(later), Ok(()));
+        breaker.abandoned();
+        assert_eq!(breaker.admit(later), Ok(()));
+        assert!(breaker.admit(later).is_err());
+        assert_eq!(breaker.admit(later + MAX_PROBE), Ok(()), "the probe was lost");
+    }
+
+    #[test]
+    fn each_account_has_its_own_breaker_and_states_are_by_vendor() {
+        let breakers = Breakers::default();
+        let key = |token: &str| BreakerKey::new("stt", "deepgram", "", Some(token));
+        let wrong = breakers.get(key("a"));
+        assert!(Arc::ptr_eq(&wrong, &breakers.get(key("a"))));
+        wrong.failed(Instant::now(), &error(ErrorKind::InvalidKey));
+        assert_eq!(breakers.get(key("b")).admit(Instant::now()), Ok(()));
+        let _ = breakers.get(BreakerKey::new("llm", "openai", "", None));
+        assert_eq!(breakers.states(), [("llm", "openai", true), ("stt", "deepgram", false)]);
+        assert!(!format!("{wrong:?}").contains("Some"), "keys are not stored");
+    }
+}

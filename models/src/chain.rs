@@ -1,0 +1,28 @@
+//! Chains of providers: if one fails, the next one serves the rest of the reply.
+//!
+//! - An LLM is replaced only before the first event of its answer ([`LlmChain`]).
+//! - A TTS is replaced at the first word that has not sounded ([`TtsChain`]).
+//! - STT chains are built into the hosted STT, which replays the audio (`stt::streaming`).
+//!
+//! A provider whose breaker is open is skipped. Each reason is told once per call.
+
+mod llm;
+mod tts;
+mod warnings;
+
+use std::sync::Arc;
+
+#[allow(unused_imports)]
+pub(crate) use llm::LlmChain;
+pub(crate) use tts::{TtsChain, TtsLink};
+
+use crate::breaker::Breaker;
+
+/// A provider of a chain.
+pub(crate) struct Link<M: ?Sized> {
+    /// Name for people.
+    pub(crate) name: String,
+    pub(crate) model: Arc<M>,
+    /// `None` for the models of this server, which have no account.
+    pub(crate) breaker: Option<Arc<Breaker>>,
+}

@@ -1,0 +1,145 @@
+use std::collections::VecDeque;
+
+use super::*;
+use crate::breaker::{BreakerKey, Breakers};
+
+/// What a model does with one request: its events. Without any, it waits for ever.
+type Script = Vec<Event>;
+
+#[derive(Default)]
+struct FakeLlm {
+    scripts: Mutex<VecDeque<Script>>,
+    asked: Mutex<usize>,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Llm for FakeLlm {
+    fn ask(&self, _: Request, sink: Sink<Event>) -> Handle {
+        *self.asked.lock().unwrap() += 1;
+        let script = self.scripts.lock().unwrap().pop_front().unwrap_or_default();
+        script.into_iter().for_each(|event| sink.send(event));
+        let cancelled = Arc::clone(&self.cancelled);
+        Handle::new(move || cancelled.store(true, Ordering::Release))
+    }
+}
+
+fn model(scripts: Vec<Script>) -> Arc<FakeLlm> {
+    Arc::new(FakeLlm { scripts: Mutex::new(scripts.into()), ..FakeLlm::default() })
+}
+
+fn failed(kind: ErrorKind) -> Script {
+    vec![Event::Failed(Error::new(kind, "The first one failed"))]
+}
+
+fn answer(text: &str) -> Script {
+    let end = Event::End { prompt_tokens: 0, completion_tokens: 0 };
+    vec![Event::Text(text.into()), end]
+}
+
+struct Harness {
+    models: Vec<Arc<FakeLlm>>,
+    chain: LlmChain,
+    breaker: Arc<Breaker>,
+}
+
+impl Harness {
+    /// A chain of models; the first one has a breaker.
+    fn new(models: &[Arc<FakeLlm>]) -> Self {
+        let breaker = Breakers::default().get(BreakerKey::new("llm", "first", "", None));
+        let link = |(n, model): (usize, &Arc<FakeLlm>)| Link {
+            name: format!("Model {n}"),
+            model: Arc::clone(model) as Arc<dyn Llm>,
+            breaker: (n == 0).then(|| Arc::clone(&breaker)),
+        };
+        let chain = LlmChain::new(models.iter().enumerate().map(link).collect());
+        Self { models: models.to_vec(), chain, breaker }
+    }
+
+    /// Asks; the events in short.
+    fn ask(&self) -> (Handle, Vec<String>) {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let push = Arc::clone(&events);
+        let sink = Sink::new(move |event| {
+            push.lock().unwrap().push(match event {
+                Event::Text(text) => text,
+                Event::Warning(text) => format!("warning: {text}"),
+                Event::Failed(error) => format!("failed: {error}"),
+                Event::End { .. } => "end".into(),
+                other => format!("{other:?}"),
+            });
+        });
+        let request = Request {
+            prompt: String::new(),
+            history: Vec::new(),
+            snippets: Vec::new(),
+            tools: Vec::new(),
+            model: String::new(),
+        };
+        let handle = self.chain.ask(request, sink);
+        let events = events.lock().unwrap().clone();
+        (handle, events)
+    }
+
+    fn asked(&self) -> Vec<usize> {
+        self.models.iter().map(|model| *model.asked.lock().unwrap()).collect()
+    }
+}
+
+#[test]
+fn the_next_model_answers_if_the_first_one_fails_before_its_answer() {
+    let first = model(vec![failed(ErrorKind::Failed), failed(ErrorKind::Failed), answer("A")]);
+    let second = model(vec![answer("B"), answer("B")]);
+    let harness = Harness::new(&[first, second]);
+    let warning = "warning: The first one failed; Model 1 is used instead.";
+    assert_eq!(harness.ask().1, [warning, "B", "end"]);
+    assert_eq!(harness.ask().1, ["B", "end"], "told once");
+    assert_eq!(harness.ask().1, ["A", "end"]);
+    assert!(harness.breaker.is_closed());
+}
+
+#[test]
+fn a_model_that_fails_within_its_answer_is_not_replaced() {
+    let failure = failed(ErrorKind::Failed).remove(0);
+    let first = model(vec![vec![Event::Text("A".into()), failure]]);
+    let harness = Harness::new(&[first, model(vec![answer("B")])]);
+    let events = ["A", "warning: The first one failed.", "failed: The first one failed"];
+    assert_eq!(harness.ask().1, events);
+    assert_eq!(harness.asked(), [1, 0]);
+}
+
+#[test]
+fn a_model_with_an_open_breaker_is_skipped() {
+    let first = model(vec![failed(ErrorKind::InvalidKey)]);
+    let harness = Harness::new(&[first, model(vec![answer("B"), answer("C")])]);
+    harness.ask();
+    assert_eq!(harness.ask().1, ["C", "end"]);
+    assert_eq!(harness.asked(), [1, 2]);
+}
+
+#[test]
+fn the_last_failure_is_reported_with_each_reason() {
+    let second = vec![Event::Failed(Error::new(ErrorKind::Timeout, "The second one is late"))];
+    let harness = Harness::new(&[model(vec![failed(ErrorKind::NoCredit)]), model(vec![second])]);
+    let expected = [
+        "warning: The first one failed; Model 1 is used instead.",
+        "warning: The second one is late.",
+        "failed: The second one is late",
+    ];
+    assert_eq!(harness.ask().1, expected);
+    // Alone, a model that is skipped fails at once.
+    let alone = Harness::new(&[model(vec![failed(ErrorKind::NoCredit)])]);
+    alone.ask();
+    assert_eq!(alone.ask().1, ["failed: The first one failed"]);
+    assert_eq!(alone.asked(), [1]);
+}
+
+#[test]
+fn a_cancelled_request_stops_the_model_that_answers_and_is_no_failure() {
+    let first = model(vec![failed(ErrorKind::Failed)]);
+    let second = model(Vec::new());
+    let harness = Harness::new(&[first, Arc::clone(&second)]);
+    let (handle, _) = harness.ask();
+    assert!(!second.cancelled.load(Ordering::Acquire));
+    drop(handle);
+    assert!(second.cancelled.load(Ordering::Acquire));
+}

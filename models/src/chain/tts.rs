@@ -1,0 +1,281 @@
+//! A chain of voices.
+//!
+//! A voice that fails is replaced within the segment. The next one speaks the words that have not
+//! sounded; without word times it speaks the whole segment if none of it has sounded, else the next
+//! segment. The change lasts to the end of the reply, because it is audible.
+
+mod remaining;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::time::Instant;
+
+use self::remaining::Progress;
+use super::Link;
+use super::warnings::Warnings;
+use crate::tts::{Event, Phone, Request, Tts, Word};
+use crate::{Error, ErrorKind, Handle, Sink};
+
+/// A TTS of a chain.
+pub(crate) struct TtsLink {
+    pub(crate) link: Link<dyn Tts>,
+    /// Its voice; empty = the one that the request names, if the TTS has it, else the avatar's.
+    pub(crate) voice: String,
+}
+
+/// The voices of one server or call, in the order in which they are tried.
+pub(crate) struct TtsChain {
+    links: Arc<[ChainLink]>,
+    warnings: Arc<Warnings>,
+    /// The reply in which a voice has failed, and the first link that may speak it.
+    current: Arc<Mutex<(u64, usize)>>,
+}
+
+struct ChainLink {
+    link: Arc<TtsLink>,
+    /// The instance for the call, opened when it is first used; empty outside of calls.
+    instance: OnceLock<Arc<dyn Tts>>,
+    is_call: bool,
+}
+
+impl ChainLink {
+    fn tts(&self) -> &Arc<dyn Tts> {
+        let shared = &self.link.link.model;
+        if !self.is_call {
+            return shared;
+        }
+        self.instance.get_or_init(|| shared.open_call().unwrap_or_else(|| Arc::clone(shared)))
+    }
+
+    /// The voice for a request.
+    fn voice(&self, request: &Request) -> String {
+        let names = [&self.link.voice, &request.voice, &request.avatar_voice];
+        let has = |name: &&&String| !name.is_empty() && self.link.link.model.has_voice(name);
+        names.iter().find(has).map(|name| (*name).clone()).unwrap_or_default()
+    }
+}
+
+impl TtsChain {
+    /// A chain of at least one TTS.
+    pub(crate) fn new(links: Vec<TtsLink>) -> Self {
+        Self::with_links(links.into_iter().map(Arc::new), false)
+    }
+
+    fn with_links(links: impl Iterator<Item = Arc<TtsLink>>, is_call: bool) -> Self {
+        let link = |link| ChainLink { link, instance: OnceLock::new(), is_call };
+        Self { links: links.map(link).collect(), warnings: Arc::default(), current: Arc::default() }
+    }
+}
+
+impl Tts for TtsChain {
+    fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
+        let first = match *lock(&self.current) {
+            (reply, first) if reply == request.reply => first,
+            _ => 0,
+        };
+        let speech = Arc::new(Speech {
+            links: Arc::clone(&self.links),
+            warnings: Arc::clone(&self.warnings),
+            current: Arc::clone(&self.current),
+            progress: Mutex::new(Progress::new(&request.text)),
+            request,
+            sink,
+            running: Mutex::default(),
+        });
+        speech.start(first, None)?;
+        Ok(Handle::new(move || speech.cancel()))
+    }
+
+    fn open_call(&self) -> Option<Arc<dyn Tts>> {
+        let links = self.links.iter().map(|link| Arc::clone(&link.link));
+        let chain = Self::with_links(links, true);
+        // The others are opened if they are needed: an open connection may be billed.
+        if let Some(first) = chain.links.first() {
+            first.tts();
+        }
+        Some(Arc::new(chain))
+    }
+
+    fn has_voice(&self, voice: &str) -> bool {
+        self.links.first().is_none_or(|link| link.link.link.model.has_voice(voice))
+    }
+
+    fn capacity_error(&self) -> Option<Error> {
+        let errors = self.links.iter().map(|link| link.link.link.model.capacity_error());
+        errors.reduce(|first, next| first.and(next)).flatten()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A segment and the voices that speak it, one after the other.
+struct Speech {
+    links: Arc<[ChainLink]>,
+    warnings: Arc<Warnings>,
+    current: Arc<Mutex<(u64, usize)>>,
+    request: Request,
+    progress: Mutex<Progress>,
+    sink: Sink<Event>,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    link: usize,
+    handle: Option<Handle>,
+    /// Whether the request was cancelled or has ended.
+    is_over: bool,
+    /// Sentences that are sent with the next event: a sink is not called within `speak`.
+    warnings: Vec<String>,
+}
+
+impl Speech {
+    /// Lets the first link from `from` that is not skipped speak what has not sounded. `failure`:
+    /// why the one before it does not.
+    ///
+    /// # Errors
+    /// The failure of the last link. The sink was not called.
+    fn start(self: &Arc<Self>, from: usize, failure: Option<Error>) -> Result<(), Error> {
+        let mut reasons: Vec<String> = failure.iter().map(ToString::to_string).collect();
+        let mut last_error = failure;
+        for number in from..self.links.len() {
+            let ChainLink { link, .. } = &self.links[number];
+            let admitted = link.link.breaker.as_ref().map_or(Ok(()), |b| b.admit(Instant::now()));
+            if let Err(reason) = admitted {
+                last_error = Some(Error::new(ErrorKind::NotAvailable, reason.clone()));
+                reasons.push(reason);
+                continue;
+            }
+            self.warn(&std::mem::take(&mut reasons), Some(&link.link.name));
+            match self.speak(number) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    reasons.push(error.to_string());
+                    last_error = Some(error);
+                }
+            }
+        }
+        self.warn(&reasons, None);
+        let no_voice = || Error::new(ErrorKind::NotAvailable, "there is no voice");
+        Err(last_error.unwrap_or_else(no_voice))
+    }
+
+    fn warn(&self, reasons: &[String], next: Option<&str>) {
+        let sentences = reasons.iter().filter_map(|reason| self.warnings.sentence(reason, next));
+        lock(&self.running).warnings.extend(sentences);
+    }
+
+    fn speak(self: &Arc<Self>, number: usize) -> Result<(), Error> {
+        let link = &self.links[number];
+        let (text, offset) = lock(&self.progress).remaining();
+        {
+            let mut running = lock(&self.running);
+            if running.is_over {
+                return Ok(());
+            }
+            running.link = number;
+        }
+        if number > 0 {
+            *lock(&self.current) = (self.request.reply, number);
+        }
+        let request = Request { text, voice: link.voice(&self.request), ..self.request.clone() };
+        let speech = Arc::clone(self);
+        let sink = Sink::new(move |event| speech.on_event(number, offset, event));
+        let handle = link.tts().speak(request, sink).inspect_err(|error| {
+            let breaker = link.link.link.breaker.as_ref();
+            breaker.inspect(|breaker| breaker.failed(Instant::now(), error));
+        })?;
+        let mut running = lock(&self.running);
+        // It may have failed already, and the next one may speak.
+        if running.link == number && !running.is_over {
+            running.handle = Some(handle);
+        }
+        Ok(())
+    }
+
+    /// An event of a link. Its times count from `offset`.
+    fn on_event(self: &Arc<Self>, number: usize, offset: f64, event: Event) {
+        for sentence in std::mem::take(&mut lock(&self.running).warnings) {
+            self.sink.send(Event::Warning(sentence));
+        }
+        let breaker = self.links[number].link.link.breaker.as_ref();
+        let event = match event {
+            Event::Failed(error) => {
+                breaker.inspect(|breaker| breaker.failed(Instant::now(), &error));
+                return self.on_failure(number, error);
+            }
+            Event::Audio { pcm, sample_rate } => {
+                lock(&self.progress).add_audio(pcm.len(), sample_rate);
+                Event::Audio { pcm, sample_rate }
+            }
+            Event::Words(words) => {
+                let later = |time: f64| time + offset;
+                let words: Vec<Word> = words
+                    .into_iter()
+                    .map(|w| Word { begin: w.begin.map(later), end: later(w.end), ..w })
+                    .collect();
+                lock(&self.progress).add_words(&words);
+                Event::Words(words)
+            }
+            Event::Phones(phones) => {
+                let later = |phone: Phone| Phone { end: phone.end + offset as f32, ..phone };
+                Event::Phones(phones.into_iter().map(later).collect())
+            }
+            Event::End => {
+                breaker.inspect(|breaker| breaker.succeeded());
+                lock(&self.running).is_over = true;
+                Event::End
+            }
+            event => event,
+        };
+        self.sink.send(event);
+    }
+
+    fn on_failure(self: &Arc<Self>, number: usize, error: Error) {
+        let next = number + 1;
+        let last = match next < self.links.len() {
+            true if lock(&self.progress).can_continue() => match self.start(next, Some(error)) {
+                Ok(()) => return,
+                Err(error) => Event::Failed(error),
+            },
+            // The rest is unknown. The next voice speaks from the next segment on.
+            true => {
+                self.warn(&[error.to_string()], Some(&self.links[next].link.link.name));
+                *lock(&self.current) = (self.request.reply, next);
+                Event::End
+            }
+            false => {
+                self.warn(&[error.to_string()], None);
+                Event::Failed(error)
+            }
+        };
+        let warnings = {
+            let mut running = lock(&self.running);
+            running.is_over = true;
+            std::mem::take(&mut running.warnings)
+        };
+        warnings.into_iter().for_each(|sentence| self.sink.send(Event::Warning(sentence)));
+        self.sink.send(last);
+    }
+
+    fn cancel(&self) {
+        let (handle, link, was_over) = {
+            let mut running = lock(&self.running);
+            let was_over = std::mem::replace(&mut running.is_over, true);
+            (running.handle.take(), running.link, was_over)
+        };
+        let breaker = self.links.get(link).and_then(|link| link.link.link.breaker.as_ref());
+        if !was_over && let Some(breaker) = breaker {
+            match lock(&self.progress).has_sounded() {
+                true => breaker.succeeded(),
+                false => breaker.abandoned(),
+            }
+        }
+        drop(handle);
+    }
+}
+
+#[cfg(test)]
+mod tests;
