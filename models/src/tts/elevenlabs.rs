@@ -22,7 +22,7 @@ use super::hosted::call::SocketTts;
 use super::hosted::voices::{ListedVoice, VoicePage, VoiceQuery, fetch_json, text_of};
 use super::hosted::{Timeouts, non_empty};
 use crate::Error;
-use crate::hosted::{Endpoint, base_url};
+use crate::hosted::{Endpoint, base_url, with_path};
 
 /// ElevenLabs' own server.
 pub const DEFAULT_URL: &str = "https://api.elevenlabs.io";
@@ -83,14 +83,7 @@ impl ElevenLabsConfig {
     }
 
     fn endpoint(&self, client: egress::Client) -> Endpoint {
-        let token = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
-        Endpoint {
-            vendor: VENDOR,
-            url: String::new(),
-            authorization: token.map(|token| ("xi-api-key", token.to_owned())),
-            secrets: token.iter().map(|token| (*token).to_owned()).collect(),
-            client,
-        }
+        Endpoint::new(VENDOR, String::new(), ("xi-api-key", ""), self.token.as_deref(), client)
     }
 }
 
@@ -120,9 +113,7 @@ pub async fn voices(
     client: egress::Client,
     query: &VoiceQuery,
 ) -> Result<VoicePage, Error> {
-    let mut url = config.base()?;
-    let path = format!("{}/v2/voices", url.path().trim_end_matches('/'));
-    url.set_path(&path);
+    let mut url = with_path(config.base()?, "v2/voices");
     let mut endpoint = config.endpoint(client);
     let (mut voices, mut next_page) = (Vec::new(), None::<String>);
     for _ in 0..MAX_PAGES {

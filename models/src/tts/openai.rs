@@ -15,6 +15,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
+use url::Url;
 
 pub use options::Options;
 
@@ -24,7 +25,7 @@ use super::hosted::voices::{ListedVoice, VoicePage, VoiceQuery, fetch_json, refu
 use super::hosted::{Timeouts, max_seconds, may_be_vendor_voice, non_empty};
 use super::{Event, Request, Tts};
 use crate::hosted::failure::Failure;
-use crate::hosted::{Endpoint, base_url};
+use crate::hosted::{Endpoint, base_url, with_path};
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// OpenAI's own server.
@@ -122,7 +123,8 @@ struct OpenAiTts {
 }
 
 struct Server {
-    /// Its address is the base.
+    base: Url,
+    /// Without an address.
     endpoint: Endpoint,
     config: OpenAiConfig,
     is_openai: bool,
@@ -189,21 +191,16 @@ impl Tts for OpenAiTts {
 
 impl Server {
     fn new(config: &OpenAiConfig, client: egress::Client) -> Result<Self, Error> {
-        let url = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
-        let is_openai = url.host_str() == Some("api.openai.com");
-        let token = config.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
-        let endpoint = Endpoint {
-            vendor: if is_openai { "OpenAI" } else { OTHER_SERVER },
-            url: url.as_str().trim_end_matches('/').to_owned(),
-            authorization: token.map(|token| ("authorization", format!("Bearer {token}"))),
-            secrets: token.iter().map(|token| (*token).to_owned()).collect(),
-            client,
-        };
-        Ok(Self { endpoint, config: config.clone(), is_openai })
+        let base = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
+        let is_openai = base.host_str() == Some("api.openai.com");
+        let vendor = if is_openai { "OpenAI" } else { OTHER_SERVER };
+        let (token, bearer) = (config.token.as_deref(), ("authorization", "Bearer "));
+        let endpoint = Endpoint::new(vendor, String::new(), bearer, token, client);
+        Ok(Self { base, endpoint, config: config.clone(), is_openai })
     }
 
     fn endpoint_at(&self, path: &str) -> Endpoint {
-        Endpoint { url: format!("{}/{path}", self.endpoint.url), ..self.endpoint.clone() }
+        self.endpoint.at(with_path(self.base.clone(), path))
     }
 
     fn request(
