@@ -42,6 +42,13 @@ pub(crate) fn base_url(
     Ok(url)
 }
 
+/// The address of `path` under a base address.
+pub(crate) fn with_path(mut base: Url, path: &str) -> Url {
+    let whole = format!("{}/{path}", base.path().trim_end_matches('/'));
+    base.set_path(&whole);
+    base
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +66,8 @@ mod tests {
         ] {
             assert_eq!(base(given).unwrap(), expected, "{given}");
         }
+        let prefixed = base("https://proxy.example/x/").unwrap().parse().unwrap();
+        assert_eq!(with_path(prefixed, "v1/y").as_str(), "https://proxy.example/x/v1/y");
         for bad in ["api.x.com", "ftp://x", "https://", "data:x", "\u{0}", "ws", "wsx://a", "ü"] {
             let error = base(bad).unwrap_err();
             assert_eq!(error.to_string(), "The address of X is not a valid URL", "{bad}");

@@ -37,11 +37,18 @@ pub(crate) struct Failure {
     pub(crate) retry_after: Option<Duration>,
     /// Whether another STT shall serve at once, although an attempt may succeed: the user waits.
     pub(crate) is_urgent: bool,
+    /// The vendor's own words, without secrets. Not for people.
+    pub(crate) words: String,
 }
 
 impl Failure {
     fn new(kind: ErrorKind, message: String, retry_after: Option<Duration>) -> Self {
-        Self { error: Error::new(kind, message), retry_after, is_urgent: false }
+        Self {
+            error: Error::new(kind, message),
+            retry_after,
+            is_urgent: false,
+            words: String::new(),
+        }
     }
 
     /// The same request cannot succeed.
@@ -105,6 +112,11 @@ impl Failure {
 
     /// The vendor answered with an error status, or sent one in a message.
     pub(crate) fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
+        let words = redact(&refusal.body, &endpoint.secrets);
+        Self { words, ..Self::classify_refusal(endpoint, refusal) }
+    }
+
+    fn classify_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
         let vendor = endpoint.vendor;
         let Refusal { status, retry_after, body } = refusal;
         match status {
@@ -133,6 +145,11 @@ impl Failure {
 
     /// The vendor closed the connection; `code` is that of the close frame.
     pub(crate) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
+        let words = redact(reason, &endpoint.secrets);
+        Self { words, ..Self::classify_close(endpoint, code, reason) }
+    }
+
+    fn classify_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
         let vendor = endpoint.vendor;
         let words = describe(endpoint, reason);
         match code {

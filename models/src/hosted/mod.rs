@@ -5,7 +5,7 @@ mod base_url;
 pub(crate) mod connection;
 pub(crate) mod failure;
 
-pub(crate) use base_url::base_url;
+pub(crate) use base_url::{base_url, with_path};
 
 /// The server of a vendor.
 #[derive(Clone)]
@@ -20,4 +20,30 @@ pub(crate) struct Endpoint {
     pub(crate) secrets: Vec<String>,
     /// The client of the connections, trusted if the operator configured the address.
     pub(crate) client: egress::Client,
+}
+
+impl Endpoint {
+    /// The server at `url`. The key is sent in the header `header`, after `prefix`. A key of blanks
+    /// is none.
+    pub(crate) fn new(
+        vendor: &'static str,
+        url: String,
+        (header, prefix): (&'static str, &str),
+        token: Option<&str>,
+        client: egress::Client,
+    ) -> Self {
+        let token = token.map(str::trim).filter(|token| !token.is_empty());
+        Self {
+            vendor,
+            url,
+            authorization: token.map(|token| (header, format!("{prefix}{token}"))),
+            secrets: token.iter().map(|token| (*token).to_owned()).collect(),
+            client,
+        }
+    }
+
+    /// The same server at another address.
+    pub(crate) fn at(&self, url: impl Into<String>) -> Self {
+        Self { url: url.into(), ..self.clone() }
+    }
 }

@@ -25,7 +25,7 @@ use super::hosted::voices::{ListedVoice, VoicePage, VoiceQuery, fetch_json, refu
 use super::hosted::{Timeouts, max_seconds, may_be_vendor_voice, non_empty};
 use super::{Event, Request, Tts};
 use crate::hosted::failure::Failure;
-use crate::hosted::{Endpoint, base_url};
+use crate::hosted::{Endpoint, base_url, with_path};
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// OpenAI's own server.
@@ -79,62 +79,55 @@ impl fmt::Debug for OpenAiConfig {
     }
 }
 
-/// The voices of a server with OpenAI's interface.
-pub struct OpenAiTts {
+/// The voices of the server at `config.url`, with requests through `client` and tasks on `runtime`.
+/// Sends nothing before a text is spoken or a call is opened.
+///
+/// # Errors
+/// [`ErrorKind::Rejected`] if the address is not a URL.
+pub fn openai(
+    config: &OpenAiConfig,
+    client: egress::Client,
+    runtime: Runtime,
+) -> Result<Arc<dyn Tts>, Error> {
+    let server = Arc::new(Server::new(config, client)?);
+    Ok(Arc::new(OpenAiTts { server, permits: Arc::new(Semaphore::new(MAX_REQUESTS)), runtime }))
+}
+
+/// The voices of OpenAI, or those that a compatible server lists at `audio/voices`.
+///
+/// # Errors
+/// One sentence with the reason.
+pub async fn voices(
+    config: &OpenAiConfig,
+    client: egress::Client,
+    query: &VoiceQuery,
+) -> Result<VoicePage, Error> {
+    let server = Server::new(config, client)?;
+    if server.is_openai {
+        let voice = |name: &str| ListedVoice {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            ..ListedVoice::default()
+        };
+        return Ok(query.select(VOICES.into_iter().map(voice).collect()));
+    }
+    let endpoint = server.endpoint_at("audio/voices");
+    Ok(query.select(listed_voices(&fetch_json(&endpoint, &[]).await?)))
+}
+
+/// The voices of a server.
+struct OpenAiTts {
     server: Arc<Server>,
     permits: Arc<Semaphore>,
     runtime: Runtime,
 }
 
 struct Server {
-    /// Its address is the base.
+    base: Url,
+    /// Without an address.
     endpoint: Endpoint,
     config: OpenAiConfig,
     is_openai: bool,
-}
-
-impl OpenAiTts {
-    /// The voices of the server at `config.url`, with requests through `client` and tasks on
-    /// `runtime`. Sends nothing before a text is spoken or a call is opened.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Rejected`] if the address is not a URL.
-    pub fn new(
-        config: OpenAiConfig,
-        client: egress::Client,
-        runtime: Runtime,
-    ) -> Result<Self, Error> {
-        let is_own = |url: &Url| url.host_str() == Some("api.openai.com");
-        let parsed = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
-        let token = config.token.as_deref().map(str::trim).filter(|token| !token.is_empty());
-        let endpoint = Endpoint {
-            vendor: if is_own(&parsed) { "OpenAI" } else { OTHER_SERVER },
-            url: parsed.as_str().trim_end_matches('/').to_owned(),
-            authorization: token.map(|token| ("authorization", format!("Bearer {token}"))),
-            secrets: token.iter().map(|token| (*token).to_owned()).collect(),
-            client,
-        };
-        let is_openai = is_own(&parsed);
-        let server = Arc::new(Server { endpoint, config, is_openai });
-        Ok(Self { server, permits: Arc::new(Semaphore::new(MAX_REQUESTS)), runtime })
-    }
-
-    /// The voices of OpenAI, or those that a compatible server lists at `audio/voices`.
-    ///
-    /// # Errors
-    /// One sentence with the reason.
-    pub async fn voices(&self, query: &VoiceQuery) -> Result<VoicePage, Error> {
-        if self.server.is_openai {
-            let voice = |name: &str| ListedVoice {
-                id: name.to_owned(),
-                name: name.to_owned(),
-                ..ListedVoice::default()
-            };
-            return Ok(query.select(VOICES.into_iter().map(voice).collect()));
-        }
-        let endpoint = self.server.endpoint_at("audio/voices");
-        Ok(query.select(listed_voices(&fetch_json(&endpoint, &[]).await?)))
-    }
 }
 
 /// The voices of a list in the forms of compatible servers: names, or objects with an id.
@@ -197,8 +190,17 @@ impl Tts for OpenAiTts {
 }
 
 impl Server {
+    fn new(config: &OpenAiConfig, client: egress::Client) -> Result<Self, Error> {
+        let base = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
+        let is_openai = base.host_str() == Some("api.openai.com");
+        let vendor = if is_openai { "OpenAI" } else { OTHER_SERVER };
+        let (token, bearer) = (config.token.as_deref(), ("authorization", "Bearer "));
+        let endpoint = Endpoint::new(vendor, String::new(), bearer, token, client);
+        Ok(Self { base, endpoint, config: config.clone(), is_openai })
+    }
+
     fn endpoint_at(&self, path: &str) -> Endpoint {
-        Endpoint { url: format!("{}/{path}", self.endpoint.url), ..self.endpoint.clone() }
+        self.endpoint.at(with_path(self.base.clone(), path))
     }
 
     fn request(

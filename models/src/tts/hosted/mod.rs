@@ -3,9 +3,26 @@
 //! - [`spoken_text`]: special pronunciations, and the words of the vendor's times.
 //! - [`samples`]: samples from bytes and from base64.
 //! - [`voices`]: lists of voices.
+//!
+//! A vendor with a WebSocket is a [`session::Codec`]:
+//!
+//! ```text
+//! media thread ──commands──► task of the call ──► codec ──► WebSocket
+//!                              │  queue, context     │
+//!                              └────── events ◄──────┘
+//! ```
+//!
+//! - [`call`]: a task for each call. The media side never waits.
+//! - [`session`]: the task. It connects when the call has connected, and speaks one reply at a time.
+//! - [`context`]: the segments of the reply that is spoken.
 
+pub(super) mod call;
+pub(super) mod context;
 pub(super) mod samples;
+pub(super) mod session;
 pub(super) mod spoken_text;
+#[cfg(test)]
+pub(super) mod test_server;
 #[cfg(test)]
 pub(super) mod test_sink;
 pub(super) mod voices;
@@ -34,6 +51,17 @@ impl Default for Timeouts {
             first_sound: Duration::from_millis(2_500),
             gap: Duration::from_millis(2_500),
         }
+    }
+}
+
+/// A text in a message, which is not copied if it contains no escape sequence.
+#[derive(Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub(super) struct JsonText<'a>(#[serde(borrow)] pub(super) std::borrow::Cow<'a, str>);
+
+impl AsRef<str> for JsonText<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 

@@ -105,22 +105,18 @@ impl SpokenText {
         self.has_times
     }
 
-    /// Takes the time of the next part of the text: characters, a word, or several words. Returns
-    /// false if the text is complete: the part belongs to the next segment. Times may count from
-    /// any origin.
-    pub(in crate::tts) fn push(&mut self, part: &Word) -> bool {
+    /// Takes the time of the next part of the text: characters, a word, or several words. Nothing
+    /// happens if the text is complete. Times may count from any origin.
+    pub(in crate::tts) fn push(&mut self, part: &Word) {
         let spoken: Vec<char> = letters(&part.text).collect();
-        if spoken.is_empty() {
-            return true;
-        }
-        if self.is_complete() {
-            return false;
+        if spoken.is_empty() || self.is_complete() {
+            return;
         }
         self.has_times = true;
         let begin = part.begin.unwrap_or(part.end);
         let Some(first) = self.find(&spoken) else {
             self.extend_current(begin, part.end);
-            return true;
+            return;
         };
         self.at = first;
         let duration = (part.end - begin).max(0.0) / spoken.len() as f64;
@@ -129,7 +125,22 @@ impl SpokenText {
             self.extend_current(start, start + duration);
             self.at += 1;
         }
-        true
+    }
+
+    /// Whether `part` is the next part of the text, or one that comes soon.
+    pub(in crate::tts) fn continues_with(&self, part: &str) -> bool {
+        self.find(&letters(part).collect::<Vec<_>>()).is_some()
+    }
+
+    /// Whether the text begins with `part`, and nothing of it was pushed.
+    pub(in crate::tts) fn begins_with(&self, part: &str) -> bool {
+        let part: Vec<char> = letters(part).collect();
+        !self.has_times && !part.is_empty() && self.letters.starts_with(&part)
+    }
+
+    /// The vendor reports no more times of this text.
+    pub(in crate::tts) fn complete(&mut self) {
+        self.at = self.letters.len();
     }
 
     /// Position of `spoken` in the letters: the current one, or a word in front of it.
@@ -234,7 +245,7 @@ mod tests {
 
     fn pushed(spoken: &mut SpokenText, parts: &[(&str, f64, f64)]) {
         for (text, begin, end) in parts {
-            assert!(spoken.push(&part(text, *begin, *end)), "{text}");
+            spoken.push(&part(text, *begin, *end));
         }
     }
 
@@ -255,7 +266,8 @@ mod tests {
             in_short(&spoken.take_words(2.0)),
             [("kubectl's", 200, 1_000), ("logs!", 1_100, 1_400)]
         );
-        assert!(spoken.is_complete() && !spoken.push(&part("Next", 3.5, 3.6)));
+        spoken.push(&part("Next", 3.5, 3.6));
+        assert!(spoken.is_complete());
         assert!(spoken.finish(2.0, 1.5).is_empty());
     }
 
@@ -268,7 +280,7 @@ mod tests {
             for (n, chunk) in characters.chunks(size).enumerate() {
                 let begin = (n * size) as f64 / 10.0;
                 let cut = part(&chunk.iter().collect::<String>(), begin, begin + 0.1);
-                assert!(spoken.push(&cut), "{size}");
+                spoken.push(&cut);
             }
             let words = spoken.take_words(0.0);
             let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
@@ -319,7 +331,7 @@ mod tests {
     fn a_script_without_blanks_has_a_word_for_each_character() {
         let mut spoken = SpokenText::new("「你好」，GPT世界。", &[]);
         for (n, c) in "「你好」，GPT世界。".chars().enumerate() {
-            assert!(spoken.push(&part(&c.to_string(), n as f64, n as f64 + 1.0)));
+            spoken.push(&part(&c.to_string(), n as f64, n as f64 + 1.0));
         }
         let words = spoken.take_words(0.0);
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();

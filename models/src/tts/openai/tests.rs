@@ -40,16 +40,16 @@ async fn handle(
     server.responses.lock().unwrap().remove(0)
 }
 
-async fn serve(responses: Vec<Response>) -> (Arc<FakeServer>, OpenAiTts) {
+async fn serve(responses: Vec<Response>) -> (Arc<FakeServer>, OpenAiConfig) {
     let server = Arc::new(FakeServer { responses: Mutex::new(responses), ..FakeServer::default() });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("ws://{}/v1/audio/speech", listener.local_addr().unwrap());
     let app = Router::new().fallback(handle).with_state(Arc::clone(&server));
     tokio::spawn(async move { axum::serve(listener, app).await });
-    (server, voice_of(&url))
+    (server, config_of(&url))
 }
 
-fn voice_of(url: &str) -> OpenAiTts {
+fn config_of(url: &str) -> OpenAiConfig {
     let config = OpenAiConfig {
         url: url.into(),
         token: Some(KEY.into()),
@@ -57,8 +57,15 @@ fn voice_of(url: &str) -> OpenAiTts {
         ..OpenAiConfig::default()
     };
     assert!(!format!("{config:?}").contains(KEY));
-    let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
-    OpenAiTts::new(config, client, Runtime::current()).unwrap()
+    config
+}
+
+fn client() -> egress::Client {
+    egress::Client::new(egress::Policy { allow_private: true }).unwrap()
+}
+
+fn voice_of(config: &OpenAiConfig) -> Arc<dyn Tts> {
+    openai(config, client(), Runtime::current()).unwrap()
 }
 
 fn request(text: &str) -> Request {
@@ -70,7 +77,8 @@ fn request(text: &str) -> Request {
     }
 }
 
-async fn speech(tts: &dyn Tts, text: &str) -> Speech {
+async fn speech(config: &OpenAiConfig, text: &str) -> Speech {
+    let tts = voice_of(config);
     let (sink, mut events) = sink();
     let _handle = tts.speak(request(text), sink).unwrap();
     let speech = events.speech().await;
@@ -95,8 +103,8 @@ fn streamed(content_type: &'static str, pieces: &[&'static [u8]]) -> Response {
 #[tokio::test]
 async fn a_text_becomes_samples_with_its_pronunciation() {
     let pcm = streamed("audio/pcm", &[b"\x01", b"\x00\x02\x00", b"\xff\xff"]);
-    let (server, tts) = serve(vec![pcm]).await;
-    let spoken = speech(&tts, "Start nginx!").await;
+    let (server, config) = serve(vec![pcm]).await;
+    let spoken = speech(&config, "Start nginx!").await;
     assert_eq!((spoken.samples, spoken.sample_rate), (vec![1, 2, -1], 24_000));
     assert_eq!((spoken.characters, spoken.failed.as_str()), (15, ""));
     let requests = server.requests.lock().unwrap();
@@ -109,8 +117,8 @@ async fn a_text_becomes_samples_with_its_pronunciation() {
 
 #[tokio::test]
 async fn a_text_without_letters_is_not_sent() {
-    let (server, tts) = serve(Vec::new()).await;
-    assert_eq!(speech(&tts, " … ").await, Speech::default());
+    let (server, config) = serve(Vec::new()).await;
+    assert_eq!(speech(&config, " … ").await, Speech::default());
     assert!(server.requests.lock().unwrap().is_empty());
 }
 
@@ -118,8 +126,8 @@ async fn a_text_without_letters_is_not_sent() {
 async fn a_call_opens_its_connection_at_once_and_requests_two_segments_at_a_time() {
     let response = || streamed("audio/pcm", &[b"\x01\x00"]);
     let open = || streamed("audio/pcm", &[b"\x01\x00", b""]);
-    let (server, tts) = serve(vec![response(), open(), open(), response()]).await;
-    let call = tts.open_call().unwrap();
+    let (server, config) = serve(vec![response(), open(), open(), response()]).await;
+    let call = voice_of(&config).open_call().unwrap();
     server.arrived.notified().await;
     assert_eq!(server.requests.lock().unwrap()[0].0, "/v1/models");
     let mut segments = Vec::new();
@@ -141,14 +149,14 @@ async fn a_call_opens_its_connection_at_once_and_requests_two_segments_at_a_time
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_is_not_waited_for() {
-    let (_, tts) = serve(vec![streamed("audio/pcm", &[b"\x01\x00", b""])]).await;
-    let stopped = speech(&tts, "Hello.").await;
+    let (_, config) = serve(vec![streamed("audio/pcm", &[b"\x01\x00", b""])]).await;
+    let stopped = speech(&config, "Hello.").await;
     assert_eq!(
         (stopped.samples, stopped.failed.as_str()),
         (vec![1], "Timeout OpenAI-compatible TTS stopped in the middle of the speech")
     );
-    let (_, tts) = serve(vec![streamed("audio/pcm", &[b""])]).await;
-    let silent = speech(&tts, "Hello.").await;
+    let (_, config) = serve(vec![streamed("audio/pcm", &[b""])]).await;
+    let silent = speech(&config, "Hello.").await;
     assert_eq!(silent.failed, "Timeout OpenAI-compatible TTS gave no sound in time");
 }
 
@@ -180,8 +188,8 @@ async fn refusals_are_one_sentence_without_the_key() {
         ),
         (streamed("audio/pcm", &[]), "Failed OpenAI-compatible TTS sent no sound"),
     ] {
-        let (_, tts) = serve(vec![response]).await;
-        assert_eq!(speech(&tts, "Hello.").await.failed, expected);
+        let (_, config) = serve(vec![response]).await;
+        assert_eq!(speech(&config, "Hello.").await.failed, expected);
     }
 }
 
@@ -190,8 +198,8 @@ async fn an_endless_stream_ends() {
     static SECOND: [u8; 96_000] = [0; 96_000];
     let chunks = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&SECOND)));
     let response = ([("content-type", "audio/pcm")], Body::from_stream(chunks)).into_response();
-    let (_, tts) = serve(vec![response]).await;
-    let endless = speech(&tts, "Hi.").await;
+    let (_, config) = serve(vec![response]).await;
+    let endless = speech(&config, "Hi.").await;
     assert_eq!(
         endless.failed,
         "Rejected OpenAI-compatible TTS sends more sound than the text can take"
@@ -206,14 +214,15 @@ async fn voices_are_listed_in_all_forms() {
         json!({"voices": [{"id": "af_heart", "name": "Heart"}, {"voice_id": "am_adam"}, {}, 3]}),
         json!(["af_heart", {"name": "am_adam", "gender": "male"}]),
     ] {
-        let (server, tts) = serve(vec![axum::Json(list).into_response()]).await;
+        let (server, config) = serve(vec![axum::Json(list).into_response()]).await;
         let query = VoiceQuery { limit: 10, ..VoiceQuery::default() };
-        let page = tts.voices(&query).await.unwrap();
+        let page = voices(&config, client(), &query).await.unwrap();
         let ids: Vec<&str> = page.voices.iter().map(|voice| voice.id.as_str()).collect();
         assert_eq!((ids, page.total), (vec!["af_heart", "am_adam"], 2));
         assert_eq!(server.requests.lock().unwrap()[0].0, "/v1/audio/voices");
     }
     let query = VoiceQuery { search: "ma".into(), limit: 9, ..VoiceQuery::default() };
-    assert_eq!(voice_of("").voices(&query).await.unwrap().voices[0].id, "marin");
-    assert!(!voice_of("").has_voice("slt") && voice_of("").has_voice("nova"));
+    assert_eq!(voices(&config_of(""), client(), &query).await.unwrap().voices[0].id, "marin");
+    let own = voice_of(&config_of(""));
+    assert!(!own.has_voice("slt") && own.has_voice("nova"));
 }
