@@ -10,6 +10,7 @@ mod history;
 mod mock_server;
 pub mod openai;
 mod options;
+pub mod responses;
 mod server_message;
 mod server_url;
 mod sse;
