@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use conversation::event::{HistoryItem, Role};
+use conversation::event::{HistoryItem, Role, Snippet};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -67,6 +67,11 @@ pub(super) fn agent(text: &str) -> HistoryItem {
 /// A tool that ran, and its result.
 pub(super) fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
     HistoryItem { name: Some(name.into()), arguments: Some(arguments), ..item(Role::Tool, text) }
+}
+
+/// An excerpt from the agent's knowledge.
+pub(super) fn snippet(text: &str) -> Snippet {
+    Snippet { kb_id: "k".into(), doc_id: "d".into(), text: text.into(), score: 1.0 }
 }
 
 /// A tool without parameters.

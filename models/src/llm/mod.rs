@@ -4,6 +4,7 @@ pub mod anthropic;
 pub mod builtin;
 mod driver;
 mod failure;
+pub mod gemini;
 pub mod guardrails;
 mod history;
 #[cfg(test)]

@@ -1,8 +1,8 @@
-use conversation::event::{HistoryItem, Role, Snippet};
+use conversation::event::{HistoryItem, Role};
 
 use super::*;
 use crate::llm::mock_server::{
-    assert_same_in_pieces, item, parse_chunks, tool, tool_item, with_history,
+    assert_same_in_pieces, item, parse_chunks, snippet, tool, tool_item, with_history,
 };
 
 mod calls;
@@ -124,12 +124,7 @@ fn tools_that_ran_are_calls_with_their_results() {
 fn context_and_knowledge_are_marked_parts_of_the_one_system_message() {
     let mut request =
         request(vec![item(Role::System, "The user is on page 3."), item(Role::User, "Hi")]);
-    request.snippets = vec![Snippet {
-        kb_id: "k".into(),
-        doc_id: "d".into(),
-        text: "Open at nine.".into(),
-        score: 1.0,
-    }];
+    request.snippets = vec![snippet("Open at nine.")];
     let messages = messages(&request);
     let system = messages[0]["content"].as_str().unwrap();
     assert!(system.starts_with("You are Ada.\n\n"));

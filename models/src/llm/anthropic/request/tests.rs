@@ -1,8 +1,8 @@
-use conversation::event::{HistoryItem, Role, Snippet};
+use conversation::event::{HistoryItem, Role};
 
 use super::*;
 use crate::llm::Tool;
-use crate::llm::mock_server::{self, agent, item, tool_item, user, with_history};
+use crate::llm::mock_server::{self, agent, item, snippet, tool_item, user, with_history};
 use crate::llm::turns::USER_IS_SILENT;
 
 fn request(history: Vec<HistoryItem>) -> Request {
@@ -11,10 +11,6 @@ fn request(history: Vec<HistoryItem>) -> Request {
 
 fn tool(name: &str, parameters: Value) -> Tool {
     Tool { parameters, ..mock_server::tool(name) }
-}
-
-fn snippet(text: &str) -> Snippet {
-    Snippet { kb_id: "k".into(), doc_id: "d".into(), text: text.into(), score: 1.0 }
 }
 
 /// The body with the default options, without marks of the cache.
