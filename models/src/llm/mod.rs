@@ -7,6 +7,7 @@ mod failure;
 pub mod gemini;
 pub mod guardrails;
 mod history;
+pub mod local_servers;
 #[cfg(test)]
 mod mock_server;
 pub mod openai;
