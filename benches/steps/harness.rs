@@ -134,7 +134,11 @@ impl llm::Llm for ScriptedModels {
             at += Duration::from_millis(20);
         }
         self.scheduler.schedule_after(at, move || {
-            sink.send(llm::Event::End { prompt_tokens: 200, completion_tokens: 20 })
+            sink.send(llm::Event::End {
+                prompt_tokens: 200,
+                cached_tokens: 0,
+                completion_tokens: 20,
+            })
         });
         Handle::noop()
     }

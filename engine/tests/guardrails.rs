@@ -118,7 +118,7 @@ impl llm::Llm for ToolCallingLlm {
                 arguments: serde_json::json!({}),
             });
         }
-        sink.send(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 });
+        sink.send(llm::Event::End { prompt_tokens: 1, cached_tokens: 0, completion_tokens: 1 });
         Handle::noop()
     }
 }

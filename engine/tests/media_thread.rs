@@ -623,7 +623,7 @@ impl llm::Llm for RecordingLlm {
         self.histories.lock().unwrap().push(known);
         self.time.schedule_after(Duration::from_millis(5), move || {
             sink.send(llm::Event::Text("Fine.".into()));
-            sink.send(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 });
+            sink.send(llm::Event::End { prompt_tokens: 1, cached_tokens: 0, completion_tokens: 1 });
         });
         Handle::noop()
     }

@@ -128,7 +128,7 @@ impl llm::Llm for FlakyLlm {
     fn ask(&self, _: llm::Request, sink: Sink<llm::Event>) -> Handle {
         let mut asked = self.requests.lock().unwrap();
         *asked += 1;
-        let end = llm::Event::End { prompt_tokens: 3, completion_tokens: 4 };
+        let end = llm::Event::End { prompt_tokens: 3, cached_tokens: 0, completion_tokens: 4 };
         let events = match *asked {
             1 => {
                 let arguments = json!({"far": 1e23, "near": 0.1, "text": "\u{2028}日本"});

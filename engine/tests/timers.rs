@@ -74,7 +74,7 @@ fn text_event(words: &str) -> (Duration, llm::Event) {
 }
 
 fn end_event() -> (Duration, llm::Event) {
-    after_5_ms(llm::Event::End { prompt_tokens: 1, completion_tokens: 1 })
+    after_5_ms(llm::Event::End { prompt_tokens: 1, cached_tokens: 0, completion_tokens: 1 })
 }
 
 /// The user types; sent as a command.

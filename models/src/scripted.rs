@@ -424,7 +424,11 @@ impl Llm for ScriptedProvider {
                     arguments: Value::Object(call.arguments),
                 });
             }
-            sink.send(llm::Event::End { prompt_tokens: 0, completion_tokens: tokens });
+            sink.send(llm::Event::End {
+                prompt_tokens: 0,
+                cached_tokens: 0,
+                completion_tokens: tokens,
+            });
         })
     }
 

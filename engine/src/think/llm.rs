@@ -80,7 +80,7 @@ pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
         Event::ToolCall { id, name, arguments } => {
             (LlmEvent::ToolCall { id, name, arguments }, false)
         }
-        Event::End { prompt_tokens, completion_tokens } => {
+        Event::End { prompt_tokens, completion_tokens, .. } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }
         Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),

@@ -163,7 +163,7 @@ impl llm::Llm for ScriptedLlm {
             self.time.schedule_after(at, move || sink.send(llm::Event::Text(word)));
             at += Duration::from_millis(2);
         }
-        let end = llm::Event::End { prompt_tokens: 1, completion_tokens: 1 };
+        let end = llm::Event::End { prompt_tokens: 1, cached_tokens: 0, completion_tokens: 1 };
         self.time.schedule_after(at, move || sink.send(end));
         Handle::noop()
     }

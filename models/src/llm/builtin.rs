@@ -130,7 +130,7 @@ impl Llm for BuiltinLlm {
                     return;
                 }
             }
-            sink.send(Event::End { prompt_tokens, completion_tokens });
+            sink.send(Event::End { prompt_tokens, cached_tokens: 0, completion_tokens });
         });
         Handle::new(move || task.abort())
     }

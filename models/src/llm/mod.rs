@@ -2,16 +2,25 @@
 
 pub mod anthropic;
 pub mod builtin;
+mod driver;
+mod failure;
+pub mod gemini;
 pub mod guardrails;
 mod history;
+pub mod local_servers;
 #[cfg(test)]
 mod mock_server;
 pub mod openai;
+mod options;
+pub mod responses;
 mod server_message;
+mod server_url;
 mod sse;
 mod stream;
 mod think_filter;
+mod thought_signatures;
 mod tool_calls;
+mod turns;
 mod wire;
 
 use std::sync::Arc;
@@ -19,6 +28,7 @@ use std::sync::Arc;
 use conversation::event::{HistoryItem, Snippet};
 use serde_json::Value;
 
+pub use driver::{Config, Driver, RefusedParameters};
 use guardrails::{GuardrailCheck, GuardrailFuture};
 pub use stream::Timeouts;
 
@@ -75,8 +85,10 @@ pub enum Event {
     Warning(String),
     /// The reply is complete.
     End {
-        /// Tokens of the prompt, 0 if unknown.
+        /// Tokens of the prompt, 0 if unknown. They include the cached ones.
         prompt_tokens: u32,
+        /// Tokens of the prompt that the server had cached, which usually cost less; 0 if unknown.
+        cached_tokens: u32,
         /// Tokens of the reply, 0 if unknown.
         completion_tokens: u32,
     },

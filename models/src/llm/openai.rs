@@ -1,198 +1,218 @@
 //! Client of any server with OpenAI's chat completions: `POST {url}/chat/completions`, streaming.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+mod dialect;
 
-use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
-use tracing::Instrument as _;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
-use super::server_message::{MAX_ERROR_BODY_BYTES, error_message, redact};
-use super::stream::{MAX_RESPONSE_BYTES, read_response, timeout_error};
-use super::wire::{AnswerParser, request_body, status_kind};
-use super::{Event, Llm, ModerationFuture, Request, Timeouts};
-use crate::{Error, Handle, Sink};
+pub use self::dialect::{Dialect, dialect};
+use super::Request;
+pub use super::driver::Config;
+use super::driver::{Driver, Protocol, RefusedParameters, WarmUp};
+pub use super::options::Options;
+use super::server_url::{join, server_url};
+use super::stream::StreamParser;
+use super::thought_signatures::ThoughtSignatures;
+use super::wire::{AnswerParser, STREAM_OPTIONS, request_body};
 
-/// Server and model.
-#[derive(Clone)]
-pub struct Config {
-    /// Base URL that ends in `/v1`. May have a query (API versions).
-    pub url: String,
-    /// Bearer token. Secret.
-    pub token: Option<String>,
-    /// Model for requests that name none; empty = the server gets no model name.
-    pub model: String,
-    /// Time limits.
-    pub timeouts: Timeouts,
+/// Names of the options that an agent may set.
+const OPTIONS: [&str; 9] = [
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "reasoning_effort",
+    "verbosity",
+    "parallel_tool_calls",
+];
+
+/// Identifies the requests that share a prefix, so that the server finds it in its cache.
+const CACHE_KEY: &str = "prompt_cache_key";
+
+/// Parameters that some models or servers refuse, and without which a request works too.
+const OPTIONAL_PARAMETERS: [&str; 13] = [
+    STREAM_OPTIONS,
+    CACHE_KEY,
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "reasoning_effort",
+    "verbosity",
+    "parallel_tool_calls",
+    "max_completion_tokens",
+    "max_tokens",
+    "cache_prompt",
+];
+
+/// Settings of a client beside the server's address.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// The differences of the server.
+    pub dialect: &'static Dialect,
+    /// Options of each request.
+    pub options: Options,
+    /// Whether the vendor may store the conversation and learn from it, as far as the vendor lets
+    /// its clients choose.
+    pub share_data: bool,
 }
-
-/// Timeout of a moderation request.
-const MODERATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client of one server.
-pub struct OpenAi {
-    server: Arc<Server>,
-    runtime: tokio::runtime::Handle,
-}
-
-struct Server {
-    config: Config,
-    client: egress::Client,
-    /// Whether the server accepts `stream_options`, as far as known.
-    supports_usage: AtomicBool,
-}
+///
+/// `Config::url` is a base URL that ends in `/v1` or what the server has in its place. A path that
+/// ends in an endpoint is accepted, and a URL without a path gets the vendor's path.
+pub type OpenAi = Driver<ChatCompletions>;
 
 impl OpenAi {
     /// A client of the server at `config.url` that sends through `client` and runs on `runtime`.
+    /// The address decides about the dialect.
     #[must_use]
     pub fn new(config: Config, client: egress::Client, runtime: tokio::runtime::Handle) -> Self {
-        Self {
-            server: Arc::new(Server { config, client, supports_usage: AtomicBool::new(true) }),
-            runtime,
-        }
+        let dialect = Dialect::of_url(&config.url);
+        let settings = Settings { dialect, options: Options::default(), share_data: false };
+        Self::with_settings(config, settings, client, RefusedParameters::default(), runtime)
+    }
+
+    /// As [`Self::new`], with `settings`. The client adds to `refused`, which outlives it.
+    #[must_use]
+    pub fn with_settings(
+        config: Config,
+        settings: Settings,
+        client: egress::Client,
+        refused: RefusedParameters,
+        runtime: tokio::runtime::Handle,
+    ) -> Self {
+        let protocol = ChatCompletions { settings, signatures: Arc::default() };
+        Self::of(protocol, config, client, refused, runtime)
     }
 }
 
-impl Llm for OpenAi {
-    fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
-        let server = Arc::clone(&self.server);
-        let answering = async move {
-            if let Err(error) = server.answer(&request, &sink).await {
-                sink.send(Event::Failed(error));
+/// Reads the options of an agent (`max_tokens`, `temperature`, `top_p`, `frequency_penalty`,
+/// `presence_penalty`, `seed`, `reasoning_effort`, `verbosity`, `parallel_tool_calls`); also returns
+/// the names of those that are unknown or have a value that is not allowed.
+#[must_use]
+pub fn read_options(values: &Map<String, Value>) -> (Options, Vec<&str>) {
+    Options::read(values, &OPTIONS)
+}
+
+/// The protocol in one dialect.
+pub struct ChatCompletions {
+    settings: Settings,
+    signatures: Arc<ThoughtSignatures>,
+}
+
+impl ChatCompletions {
+    fn dialect(&self) -> &'static Dialect {
+        self.settings.dialect
+    }
+
+    fn endpoint(&self, base: &str, path: &str) -> Option<Url> {
+        endpoint(self.dialect(), base, path)
+    }
+}
+
+impl Protocol for ChatCompletions {
+    fn vendor(&self) -> &'static str {
+        self.dialect().vendor
+    }
+
+    fn optional_parameters(&self) -> &[&'static str] {
+        &OPTIONAL_PARAMETERS
+    }
+
+    fn url(&self, base: &str, _model: &str) -> Option<Url> {
+        self.endpoint(base, "chat/completions")
+    }
+
+    fn authorize(
+        &self,
+        request: egress::Request,
+        key: Option<&str>,
+    ) -> Result<egress::Request, egress::Error> {
+        authorize(self.dialect(), request, key)
+    }
+
+    fn body(&self, request: &Request, model: &str, omitted: &[&'static str]) -> Value {
+        let Settings { dialect, options, share_data } = self.settings;
+        let signing_model = if dialect.has_signatures { model } else { "" };
+        let mut body = request_body(request, model, omitted, &self.signatures, signing_model);
+        let mut add = |name: &'static str, value: Option<Value>| {
+            if let Some(value) = value.filter(|_| !omitted.contains(&name)) {
+                body.entry(name).or_insert(value);
             }
         };
-        let task = self.runtime.spawn(answering.in_current_span());
-        Handle::new(move || task.abort())
+        add(dialect.max_tokens, options.max_tokens.map(Value::from));
+        add("temperature", options.temperature.map(Value::from));
+        add("top_p", options.top_p.map(Value::from));
+        add("frequency_penalty", options.frequency_penalty.map(Value::from));
+        add("presence_penalty", options.presence_penalty.map(Value::from));
+        add("seed", options.seed.map(Value::from));
+        add("reasoning_effort", options.reasoning_effort.map(Value::from));
+        add("verbosity", options.verbosity.map(Value::from));
+        // Servers refuse this one without tools.
+        let parallel = options.parallel_tool_calls.filter(|_| !request.tools.is_empty());
+        add("parallel_tool_calls", parallel.map(Value::from));
+        add(CACHE_KEY, dialect.has_cache_key.then(|| cache_key(request).into()));
+        for (name, value) in dialect.parameters(model, share_data) {
+            add(name, Some(value));
+        }
+        body.into()
     }
 
-    fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
-        guardrails::check_by_tool_calls(self, check)
+    fn parser(&self, request: &Request, _model: &str) -> Box<dyn StreamParser> {
+        let signatures = Arc::clone(&self.signatures);
+        Box::new(AnswerParser::new(self.vendor(), &request.tools, signatures))
     }
 
-    fn moderate(&self, text: String) -> ModerationFuture {
-        let server = Arc::clone(&self.server);
-        Box::pin(async move { server.moderate(&text).await })
+    fn warm_up(&self, base: &str, model: &str) -> Option<WarmUp> {
+        match self.dialect().load(base, model) {
+            Some((url, body)) => Some(WarmUp::Load(url, body)),
+            None => self.endpoint(base, "models").map(WarmUp::Connect),
+        }
     }
 
-    fn warm_up(&self) {
-        let server = Arc::clone(&self.server);
-        self.runtime.spawn(async move {
-            // Any response is sufficient: only the open connection matters.
-            if let Ok(request) = server.build_request(egress::Method::GET, "models") {
-                let request = request.timeout(Some(server.config.timeouts.first_token));
-                if let Ok(response) = server.client.send(request).await {
-                    drop(response.body().await);
-                }
-            }
-        });
+    fn moderation_url(&self, base: &str) -> Option<Url> {
+        self.endpoint(base, "moderations")
     }
 }
 
-impl Server {
-    async fn answer(&self, request: &Request, sink: &Sink<Event>) -> Result<(), Error> {
-        let deadline = Instant::now() + self.config.timeouts.first_token;
-        let response = timeout_at(deadline, self.send_until_accepted(request))
-            .await
-            .map_err(|_| timeout_error())??;
-        let parser = AnswerParser::new(&request.tools);
-        let result = read_response(response, parser, self.config.timeouts, deadline, sink).await;
-        result.map_err(|error| Error::new(error.kind(), self.redact(&error.to_string())))
+/// The URL of an endpoint of the server at `base`.
+pub(super) fn endpoint(dialect: &Dialect, base: &str, path: &str) -> Option<Url> {
+    let mut url = server_url(base, &["/chat/completions", "/responses", "/models"])?;
+    if url.path() == "/"
+        && let Ok(own) = Url::parse(dialect.url)
+    {
+        url.set_path(own.path());
     }
+    Some(join(url, path))
+}
 
-    /// Sends the request until the server accepts it. It is repeated without `stream_options` if
-    /// the server rejects these, and once if a pooled connection turns out to be closed.
-    async fn send_until_accepted(&self, request: &Request) -> Result<egress::Response, Error> {
-        let mut again = true;
-        loop {
-            let usage = self.supports_usage.load(Ordering::Relaxed);
-            let response = match self.send_request(request, usage).await {
-                Err(egress::Error::Connection(_)) if again => {
-                    again = false;
-                    continue;
-                }
-                sent => sent.map_err(|error| {
-                    Error::new(Error::from(error.clone()).kind(), self.redact(&error.to_string()))
-                })?,
-            };
-            match response.status() {
-                200..=299 => return Ok(response),
-                400 | 422 if usage => match self.send_request(request, false).await? {
-                    response if response.is_success() => {
-                        self.supports_usage.store(false, Ordering::Relaxed);
-                        return Ok(response);
-                    }
-                    response => return Err(self.response_error(response).await),
-                },
-                _ => return Err(self.response_error(response).await),
-            }
-        }
+/// Adds the key and the headers of the dialect.
+pub(super) fn authorize(
+    dialect: &Dialect,
+    mut request: egress::Request,
+    key: Option<&str>,
+) -> Result<egress::Request, egress::Error> {
+    for (name, value) in dialect.headers {
+        request = request.header(name, value)?;
     }
+    match (key, dialect.key_header) {
+        (None, _) => Ok(request),
+        (Some(key), Some(header)) => request.header(header, key),
+        (Some(key), None) => request.bearer(key),
+    }
+}
 
-    async fn send_request(
-        &self,
-        request: &Request,
-        usage: bool,
-    ) -> Result<egress::Response, egress::Error> {
-        let model = if request.model.is_empty() { &self.config.model } else { &request.model };
-        let body = request_body(request, model, usage).to_string();
-        let http_request = self
-            .build_request(egress::Method::POST, "chat/completions")?
-            .header("accept", "text/event-stream")?;
-        self.client.send(http_request.json(body).timeout(None).limit(MAX_RESPONSE_BYTES)).await
-    }
-
-    fn build_request(
-        &self,
-        method: egress::Method,
-        path: &str,
-    ) -> Result<egress::Request, egress::Error> {
-        let mut url = Url::parse(self.config.url.trim())
-            .map_err(|_| egress::Error::Invalid("llm.url is not a URL".into()))?;
-        let base =
-            url.path().trim_end_matches('/').trim_end_matches("/chat/completions").to_owned();
-        url.set_path(&format!("{base}/{path}"));
-        let request = egress::Request::new(method, url.as_str())?;
-        match self.config.token.as_deref().map(str::trim) {
-            Some(token) if !token.is_empty() => request.bearer(token),
-            _ => Ok(request),
-        }
-    }
-
-    async fn moderate(&self, text: &str) -> Result<Value, Error> {
-        let body = json!({ "input": text }).to_string();
-        let http_request = self
-            .build_request(egress::Method::POST, "moderations")?
-            .json(body)
-            .timeout(Some(MODERATION_TIMEOUT));
-        let response = self.client.send(http_request.limit(egress::DEFAULT_BODY_LIMIT)).await?;
-        if !response.is_success() {
-            return Err(self.response_error(response).await);
-        }
-        let text = response.body().await?.text();
-        Ok(serde_json::from_str(&text).unwrap_or_else(|_| json!({ "raw": text })))
-    }
-
-    async fn response_error(&self, response: egress::Response) -> Error {
-        let status = response.status();
-        let text = response
-            .limit(MAX_ERROR_BODY_BYTES)
-            .body()
-            .await
-            .map(|body| body.text())
-            .unwrap_or_default();
-        let words = serde_json::from_str::<Value>(&text).map_or(text, |body| error_message(&body));
-        Error::new(
-            status_kind(status),
-            self.redact(&format!("the server returned {status}: {words}")),
-        )
-    }
-
-    fn redact(&self, words: &str) -> String {
-        redact(words, &self.config.url, self.config.token.as_deref())
-    }
+/// The same for all conversations of an agent: a hash of its prompt.
+pub(super) fn cache_key(request: &Request) -> String {
+    let hash = Sha256::digest(request.prompt.as_bytes());
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -11,11 +11,19 @@ pub(super) const MAX_ERROR_BODY_BYTES: usize = 16 << 10;
 /// The message in an error's body, in the shapes that servers use.
 pub(super) fn error_message(body: &Value) -> String {
     let error = &body["error"];
-    [&error["message"], error, &body["message"], &body["detail"]]
+    let message = [&error["message"], error, &body["message"], &body["detail"]]
         .into_iter()
         .find_map(Value::as_str)
-        .unwrap_or("no reason given")
-        .to_owned()
+        .map(str::to_owned);
+    // The first error of a check by a schema: its place and its words.
+    let invalid = &body["detail"][0];
+    message
+        .or_else(|| {
+            let place = invalid["loc"].as_array()?.iter().filter_map(Value::as_str);
+            let place = place.collect::<Vec<_>>().join(".");
+            Some(format!("{place}: {}", invalid["msg"].as_str()?))
+        })
+        .unwrap_or_else(|| "no reason given".into())
 }
 
 /// A server's message on one line, truncated, without the secrets of the client: its `token`, and

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::Event;
@@ -36,17 +37,42 @@ pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Content of one event of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct AnswerDelta {
+pub struct AnswerDelta {
     /// Text to be spoken.
-    pub(super) text: String,
+    pub text: String,
     /// Whether the reply progressed: text, or part of a tool call.
-    pub(super) progressed: bool,
+    pub progressed: bool,
+}
+
+impl AnswerDelta {
+    /// More text, if it is not empty.
+    pub(super) fn of_text(text: String) -> Self {
+        Self { progressed: !text.is_empty(), text }
+    }
+
+    /// Adds the content of a later event.
+    pub(super) fn append(&mut self, more: Self) {
+        self.text += &more.text;
+        self.progressed |= more.progressed;
+    }
+}
+
+/// A repetition of the request after which the reply may succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// The same request.
+    Same,
+    /// The request without its tools.
+    WithoutTools,
 }
 
 /// Parser of a streamed reply in one protocol. Pure.
-pub(super) trait StreamParser {
-    /// Processes the data of an event. An error contains the server's message, from which the
-    /// caller must remove secrets.
+pub trait StreamParser: Send {
+    /// Processes the data of an event.
+    ///
+    /// # Errors
+    /// The server reported a failure, or sent what the protocol does not allow. The error contains
+    /// the server's message, from which the caller must remove secrets.
     fn push(&mut self, data: &str) -> Result<AnswerDelta, Error>;
 
     /// Whether the end mark has arrived.
@@ -55,8 +81,41 @@ pub(super) trait StreamParser {
     /// Whether no more data can arrive.
     fn is_closed(&self) -> bool;
 
-    /// Ends the stream: returns its tool calls, then its end.
-    fn finish(self) -> Result<Vec<Event>, Error>;
+    /// Ends the stream: returns its tool calls, then its end. Called once.
+    ///
+    /// # Errors
+    /// The reply is not complete or has no content.
+    fn finish(&mut self) -> Result<Vec<Event>, Error>;
+
+    /// What may help after an error, if nothing of the reply was used.
+    fn repetition(&self) -> Option<Repetition> {
+        None
+    }
+}
+
+/// The JSON of an event; `None` if it is empty.
+pub(super) fn parse_event(vendor: &str, data: &str) -> Result<Option<Value>, Error> {
+    match data.trim() {
+        "" => Ok(None),
+        data => serde_json::from_str(data).map(Some).map_err(|_| {
+            Error::new(ErrorKind::Failed, format!("{vendor} sent an event that is not JSON"))
+        }),
+    }
+}
+
+/// The error of a stream without its end mark.
+pub(super) fn early_end() -> Error {
+    Error::new(ErrorKind::Failed, "the stream ended early")
+}
+
+/// The error of a tool call whose arguments may be incomplete.
+pub(super) fn cut_off_call() -> Error {
+    Error::new(ErrorKind::Failed, "the limit of tokens cut off a tool call")
+}
+
+/// The error of a reply that the server's filter stopped.
+pub(super) fn filtered() -> Error {
+    Error::new(ErrorKind::Rejected, "the server's content filter stopped the answer")
 }
 
 /// The error of an expired time limit.
@@ -68,7 +127,7 @@ pub(super) fn timeout_error() -> Error {
 /// `deadline`: of the first token.
 pub(super) async fn read_response(
     response: egress::Response,
-    parser: impl StreamParser,
+    parser: &mut dyn StreamParser,
     timeouts: Timeouts,
     deadline: Instant,
     sink: &Sink<Event>,
@@ -88,7 +147,7 @@ pub(super) async fn read_response(
 /// Reads a stream to its end and emits text as it arrives.
 pub(super) async fn read_stream<S>(
     mut chunks: S,
-    mut answer: impl StreamParser,
+    answer: &mut dyn StreamParser,
     times: Timeouts,
     mut deadline: Instant,
     sink: &Sink<Event>,
@@ -145,7 +204,7 @@ where
 }
 
 /// Reads a response that is not a stream.
-fn read_whole(mut answer: impl StreamParser, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
+fn read_whole(answer: &mut dyn StreamParser, text: &str, sink: &Sink<Event>) -> Result<(), Error> {
     let delta = answer.push(text)?;
     if !delta.text.is_empty() {
         sink.send(Event::Text(delta.text));
@@ -153,7 +212,7 @@ fn read_whole(mut answer: impl StreamParser, text: &str, sink: &Sink<Event>) -> 
     finish_answer(answer, sink)
 }
 
-fn finish_answer(answer: impl StreamParser, sink: &Sink<Event>) -> Result<(), Error> {
+fn finish_answer(answer: &mut dyn StreamParser, sink: &Sink<Event>) -> Result<(), Error> {
     for event in answer.finish()? {
         sink.send(event);
     }

@@ -23,20 +23,42 @@ impl ToolNames {
         self.pairs.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The event of call number `n` (from 0). The model chose the server's `name`. A call without
-    /// an id gets one.
+    /// The agent's name of the tool that the server knows as `name`.
+    pub(super) fn of_agent<'a>(&'a self, name: &'a str) -> &'a str {
+        self.pairs.iter().find(|(known, _)| known == name).map_or(name, |(_, own)| own)
+    }
+
+    /// The events of a complete reply: its calls, as (id, server's name, arguments as JSON), and
+    /// its end.
     ///
     /// Arguments that are not a JSON object fail the reply: a tool that runs with unintended
     /// arguments may do harm.
-    pub(super) fn call_event(
+    pub(super) fn reply_events(
+        &self,
+        has_text: bool,
+        calls: impl IntoIterator<Item = (String, String, String)>,
+        usage: Usage,
+    ) -> Result<Vec<Event>, Error> {
+        let calls = (0..).zip(calls);
+        let mut events = calls
+            .map(|(n, (id, name, arguments))| self.call_event(n, id, &name, &arguments))
+            .collect::<Result<Vec<Event>, Error>>()?;
+        if !has_text && events.is_empty() {
+            return Err(Error::new(ErrorKind::Failed, "the answer is empty"));
+        }
+        events.push(usage.end());
+        Ok(events)
+    }
+
+    /// The event of call number `n` (from 0). A call without an id gets one.
+    fn call_event(
         &self,
         n: usize,
         id: String,
-        name: String,
+        name: &str,
         arguments: &str,
     ) -> Result<Event, Error> {
-        let own = self.pairs.iter().find(|(known, _)| *known == name);
-        let name = own.map_or(name, |(_, own)| own.clone());
+        let name = self.of_agent(name).to_owned();
         let arguments = parse_arguments(arguments).ok_or_else(|| {
             Error::new(
                 ErrorKind::Failed,
@@ -45,6 +67,28 @@ impl ToolNames {
         })?;
         let id = if id.is_empty() { format!("call_{}", n + 1) } else { id };
         Ok(Event::ToolCall { id, name, arguments })
+    }
+}
+
+/// Tokens of a reply, 0 if unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Tokens of the prompt, with the cached ones.
+    pub(super) prompt: u64,
+    /// Tokens of the prompt that the server had cached.
+    pub(super) cached: u64,
+    /// Tokens of the reply, with those of its thoughts.
+    pub(super) completion: u64,
+}
+
+impl Usage {
+    fn end(self) -> Event {
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Event::End {
+            prompt_tokens: count(self.prompt),
+            cached_tokens: count(self.cached),
+            completion_tokens: count(self.completion),
+        }
     }
 }
 
@@ -100,7 +144,7 @@ pub(super) fn check_limits(calls: usize, bytes: usize) -> Result<(), Error> {
 }
 
 /// Missing arguments are an empty object. An object in a string is that object.
-fn parse_arguments(text: &str) -> Option<Value> {
+pub(super) fn parse_arguments(text: &str) -> Option<Value> {
     if text.trim().is_empty() {
         return Some(json!({}));
     }

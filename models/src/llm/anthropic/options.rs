@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::super::options;
+
 /// Options of each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -9,37 +11,37 @@ pub struct Options {
     pub max_tokens: u32,
     /// Randomness, from 0 to 1; `None` = the model's default. Current models refuse it.
     pub temperature: Option<f64>,
+    /// How long the model thinks before it answers: `low`, `medium` or `high`. `None`: it does not
+    /// think.
+    pub effort: Option<&'static str>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_tokens: 600, temperature: None }
+        Self { max_tokens: 600, temperature: None, effort: None }
     }
 }
 
 impl Options {
-    /// Reads the options of an agent; also returns the names of those that are unknown or have a
-    /// value that the protocol does not allow.
+    /// Reads the options of an agent (`max_tokens`, `temperature`, `reasoning_effort`); also
+    /// returns the names of those that are unknown or have a value that the protocol does not
+    /// allow.
     #[must_use]
     pub fn read(values: &Map<String, Value>) -> (Self, Vec<&str>) {
-        let (mut options, mut ignored) = (Self::default(), Vec::new());
-        for (name, value) in values {
-            let known = match name.as_str() {
-                "max_tokens" => {
-                    let tokens = value.as_u64().and_then(|n| u32::try_from(n).ok());
-                    tokens.filter(|n| *n > 0).map(|n| options.max_tokens = n)
-                }
-                "temperature" => {
-                    let temperature = value.as_f64().filter(|t| (0.0..=1.0).contains(t));
-                    temperature.map(|t| options.temperature = Some(t))
-                }
-                _ => None,
-            };
-            if known.is_none() {
-                ignored.push(name.as_str());
-            }
+        let names = ["max_tokens", "temperature", "reasoning_effort"];
+        let (read, mut ignored) = options::Options::read(values, &names);
+        let temperature = read.temperature.filter(|temperature| *temperature <= 1.0);
+        if temperature != read.temperature {
+            ignored.push("temperature");
         }
-        (options, ignored)
+        let effort = match read.reasoning_effort {
+            Some("minimal" | "low") => Some("low"),
+            Some("medium") => Some("medium"),
+            Some("high" | "xhigh") => Some("high"),
+            _ => None,
+        };
+        let max_tokens = read.max_tokens.unwrap_or(Self::default().max_tokens);
+        (Self { max_tokens, temperature, effort }, ignored)
     }
 }
 
@@ -57,10 +59,10 @@ mod tests {
             (options, ignored.into_iter().map(str::to_owned).collect::<Vec<_>>())
         };
         assert_eq!(read(json!({})), (Options::default(), Vec::new()));
-        assert_eq!(
-            read(json!({"max_tokens": 50, "temperature": 1})),
-            (Options { max_tokens: 50, temperature: Some(1.0) }, Vec::new())
-        );
+        let all = json!({"max_tokens": 50, "temperature": 1, "reasoning_effort": "minimal"});
+        let expected = Options { max_tokens: 50, temperature: Some(1.0), effort: Some("low") };
+        assert_eq!(read(all), (expected, Vec::new()));
+        assert_eq!(read(json!({"reasoning_effort": "none"})), (Options::default(), Vec::new()));
         let wrong = json!({
             "max_tokens": 0, "temperature": 1.5, "stream": false, "tool_choice": {"type": "any"},
         });

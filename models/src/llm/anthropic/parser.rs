@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::super::stream::{AnswerDelta, StreamParser};
+use super::super::failure::Failure;
+use super::super::stream::{AnswerDelta, StreamParser, cut_off_call, early_end, parse_event};
 use super::super::think_filter::ThinkFilter;
-use super::super::tool_calls::{ToolNames, check_limits};
-use super::failure::Failure;
+use super::super::tool_calls::{self, ToolNames, check_limits};
+use super::VENDOR;
 use crate::llm::{Event, Tool};
 use crate::{Error, ErrorKind};
 
@@ -72,11 +73,11 @@ impl Usage {
         take("output_tokens", &mut self.output);
     }
 
-    fn end(&self) -> Event {
-        let prompt = self.input.saturating_add(self.cache_creation).saturating_add(self.cache_read);
-        Event::End {
-            prompt_tokens: u32::try_from(prompt).unwrap_or(u32::MAX),
-            completion_tokens: u32::try_from(self.output).unwrap_or(u32::MAX),
+    fn total(&self) -> tool_calls::Usage {
+        tool_calls::Usage {
+            prompt: self.input.saturating_add(self.cache_creation).saturating_add(self.cache_read),
+            cached: self.cache_read,
+            completion: self.output,
         }
     }
 }
@@ -124,8 +125,8 @@ impl MessageParser {
         let mut update = AnswerDelta::default();
         match delta["type"].as_str() {
             Some("text_delta") => {
-                update =
-                    text_delta(self.add_text(index, delta["text"].as_str().unwrap_or_default()));
+                let text = self.add_text(index, delta["text"].as_str().unwrap_or_default());
+                update = AnswerDelta::of_text(text);
             }
             Some("input_json_delta") => {
                 if let Some(call) = self.calls.iter_mut().rfind(|call| call.index == index) {
@@ -192,18 +193,10 @@ impl MessageParser {
     }
 }
 
-fn text_delta(text: String) -> AnswerDelta {
-    AnswerDelta { progressed: !text.is_empty(), text }
-}
-
 impl StreamParser for MessageParser {
     fn push(&mut self, data: &str) -> Result<AnswerDelta, Error> {
-        let data = data.trim();
-        if data.is_empty() {
+        let Some(event) = parse_event(VENDOR, data)? else {
             return Ok(AnswerDelta::default());
-        }
-        let Ok(event) = serde_json::from_str::<Value>(data) else {
-            return Err(Error::new(ErrorKind::Failed, "Anthropic sent an event that is not JSON"));
         };
         let index = || event["index"].as_u64().unwrap_or_default();
         match event["type"].as_str() {
@@ -216,18 +209,18 @@ impl StreamParser for MessageParser {
                 let open = self.text_block.as_ref().map(|(open, _)| *open);
                 let text =
                     if open == Some(index()) { self.end_text_block() } else { String::new() };
-                return Ok(text_delta(text));
+                return Ok(AnswerDelta::of_text(text));
             }
             Some("message_delta") => {
                 self.usage.update(&event["usage"]);
-                return Ok(text_delta(self.stop(&event["delta"]["stop_reason"])));
+                return Ok(AnswerDelta::of_text(self.stop(&event["delta"]["stop_reason"])));
             }
             Some("message_stop") => {
                 self.closed = true;
-                return Ok(text_delta(self.end_text_block()));
+                return Ok(AnswerDelta::of_text(self.end_text_block()));
             }
             Some("error") => {
-                let failure = Failure::of_event(&event);
+                let failure = Failure::of_event(VENDOR, &event);
                 failure.log();
                 return Err(failure.into_error(&self.model));
             }
@@ -245,33 +238,27 @@ impl StreamParser for MessageParser {
         self.closed
     }
 
-    fn finish(self) -> Result<Vec<Event>, Error> {
-        let failed = |kind, message: &str| Err(Error::new(kind, message));
+    fn finish(&mut self) -> Result<Vec<Event>, Error> {
         if !self.is_finished() {
-            return failed(ErrorKind::Failed, "the stream ended early");
+            return Err(early_end());
         }
         match self.stop_reason.as_deref() {
             Some("refusal") => {
-                return failed(ErrorKind::Rejected, "the model declined to answer");
+                return Err(Error::new(ErrorKind::Rejected, "the model declined to answer"));
             }
             // Missing arguments of the last call may be those that the limit cut off.
             Some("max_tokens" | "model_context_window_exceeded")
                 if self.calls.last().is_some_and(|call| call.arguments().trim().is_empty()) =>
             {
-                return failed(ErrorKind::Failed, "the limit of tokens cut off a tool call");
+                return Err(cut_off_call());
             }
             _ => {}
         }
-        if !self.has_text && self.calls.is_empty() {
-            return failed(ErrorKind::Failed, "the answer is empty");
-        }
-        let mut events = Vec::with_capacity(self.calls.len() + 1);
-        for (n, call) in self.calls.into_iter().enumerate() {
+        let calls = std::mem::take(&mut self.calls).into_iter().map(|call| {
             let arguments = call.arguments();
-            events.push(self.tool_names.call_event(n, call.id, call.name, &arguments)?);
-        }
-        events.push(self.usage.end());
-        Ok(events)
+            (call.id, call.name, arguments)
+        });
+        self.tool_names.reply_events(self.has_text, calls, self.usage.total())
     }
 }
 

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body;
@@ -9,9 +10,11 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::ErrorKind;
+use crate::llm::guardrails::{self, GuardrailCheck};
 use crate::llm::mock_server::{
-    self, MockServer, ask, collect_reply, error_response, question, sink, sse,
+    self, MockServer, NO_LIMITS, ask, collect_reply, error_response, loopback, question, sink, sse,
 };
+use crate::llm::{Event, Llm};
 
 fn frame(data: &Value) -> String {
     format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap())
@@ -48,24 +51,14 @@ async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
 }
 
 fn client_of_model(url: String, model: &str, refused: RefusedParameters) -> Anthropic {
-    // These tests do not depend on time: on a machine that stalls, a server must not count as
-    // silent.
-    let long_timeout = Duration::from_secs(60);
-    let timeouts =
-        Timeouts { first_token: long_timeout, between_tokens: long_timeout, ..Timeouts::default() };
     let config = Config {
         url,
         token: Some("secret".into()),
         model: model.into(),
         options: Options::default(),
-        timeouts,
+        timeouts: NO_LIMITS,
     };
-    Anthropic::new(
-        config,
-        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
-        refused,
-        tokio::runtime::Handle::current(),
-    )
+    Anthropic::new(config, loopback(), refused, tokio::runtime::Handle::current())
 }
 
 fn client(url: String) -> Anthropic {
@@ -80,18 +73,6 @@ fn refusal(parameter: &str) -> Response {
 
 fn bodies(server: &MockServer) -> Vec<Value> {
     server.requests.lock().unwrap().iter().map(|seen| seen.2.clone()).collect()
-}
-
-#[test]
-fn the_base_url_may_be_an_endpoint_or_end_in_a_version() {
-    let of = |base: &str| endpoint(base, "messages").map(String::from);
-    for base in ["https://a.example", "https://a.example/", " https://a.example/v1 "] {
-        assert_eq!(of(base).unwrap(), "https://a.example/v1/messages");
-    }
-    assert_eq!(of("wss://a.example/v1/messages/").unwrap(), "https://a.example/v1/messages");
-    assert_eq!(of("ws://127.0.0.1:8/p/v1?k=v").unwrap(), "http://127.0.0.1:8/p/v1/messages?k=v");
-    assert_eq!(of("mailto:a@b.example"), None);
-    assert_eq!(of("nonsense"), None);
 }
 
 #[tokio::test]
@@ -159,22 +140,14 @@ async fn a_tool_call_and_its_result_go_round() {
     let (server, url) = serve(vec![sse(&call("get_weather"))]).await;
     let llm = client(url);
     let mut request = question();
-    request.tools = vec![crate::llm::Tool {
-        name: "get weather".into(),
-        description: "Weather.".into(),
-        parameters: Value::Null,
-        rule: None,
-    }];
+    request.tools = vec![mock_server::tool("get weather")];
     let (sink, mut events) = sink();
     let _handle = llm.ask(request.clone(), sink);
     let Some(Event::ToolCall { name, arguments, .. }) = events.recv().await else {
         panic!("no call")
     };
     assert_eq!((name.as_str(), &arguments), ("get weather", &json!({})));
-    let mut ran = (*request.history[0]).clone();
-    ran.role = conversation::event::Role::Tool;
-    (ran.name, ran.arguments, ran.text) = (Some(name), Some(arguments), "Sunny".into());
-    request.history.push(Arc::new(ran));
+    request.history.push(Arc::new(mock_server::tool_item(&name, arguments, "Sunny")));
     let (sink, events) = mock_server::sink();
     let _handle = llm.ask(request, sink);
     assert_eq!(collect_reply(events).await.text, "Hello.");

@@ -363,5 +363,5 @@ async fn the_answer_streams_word_by_word() {
         }
     };
     assert_eq!(tokens[..3], ["I ", "am ", "Ada, "]);
-    assert!(matches!(end, Event::End { prompt_tokens: 3, completion_tokens: 11 }), "{end:?}");
+    assert!(matches!(end, Event::End { prompt_tokens: 3, completion_tokens: 11, .. }), "{end:?}");
 }

@@ -1,16 +1,24 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::*;
 use crate::ErrorKind;
 use crate::llm::mock_server::{
-    self, MockServer, Reply, collect_reply, error_response, question, sink, sse,
+    self, MockServer, NO_LIMITS, Reply, collect_reply, error_response, loopback, question, sink,
+    sse,
 };
 use crate::llm::stream::read_stream;
+use crate::llm::{Event, Llm, Timeouts, guardrails};
+
+mod servers;
 
 fn text_frame(text: &str) -> String {
     format!(
@@ -23,6 +31,10 @@ const STOP: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"
 const USAGE: &str =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":3}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
+
+fn parser() -> AnswerParser {
+    AnswerParser::new("the LLM server", &[], Arc::default())
+}
 
 /// Runs a stream of these frames, each after a pause on the (paused) clock. Then the stream ends,
 /// or stays open.
@@ -38,17 +50,12 @@ async fn run_stream(
     let (sink, events) = sink();
     let times = Timeouts::default();
     let deadline = start + times.first_token;
+    let mut parser = parser();
     let result = if ends {
-        read_stream(std::pin::pin!(frames), AnswerParser::new(&[]), times, deadline, &sink).await
+        read_stream(std::pin::pin!(frames), &mut parser, times, deadline, &sink).await
     } else {
-        read_stream(
-            std::pin::pin!(frames.chain(stream::pending())),
-            AnswerParser::new(&[]),
-            times,
-            deadline,
-            &sink,
-        )
-        .await
+        let frames = frames.chain(stream::pending());
+        read_stream(std::pin::pin!(frames), &mut parser, times, deadline, &sink).await
     };
     if let Err(error) = result {
         sink.send(Event::Failed(error));
@@ -124,24 +131,29 @@ async fn the_end_does_not_wait_long_for_the_count_of_tokens() {
     assert!(reply.failed.is_none() && reply.end.is_some());
 }
 
+/// A client of the server at `url` in the dialect of `provider`.
+fn client_of(provider: &str, url: String, options: Options) -> OpenAi {
+    let dialect = dialect(provider).unwrap();
+    let config =
+        Config { url, token: Some("secret".into()), model: "tiny".into(), timeouts: NO_LIMITS };
+    OpenAi::with_settings(
+        config,
+        Settings { dialect, options, share_data: false },
+        loopback(),
+        RefusedParameters::default(),
+        tokio::runtime::Handle::current(),
+    )
+}
+
 async fn serve(answers: Vec<Response>) -> (Arc<MockServer>, String) {
     let (server, url) = mock_server::serve(text_frame("Hello.") + STOP + DONE, answers).await;
     (server, url + "/v1")
 }
 
 fn client(url: String, token: Option<&str>) -> OpenAi {
-    // These tests do not depend on time: on a machine that stalls, a server must not count as
-    // silent.
-    let long_timeout = Duration::from_secs(60);
-    let times =
-        Timeouts { first_token: long_timeout, between_tokens: long_timeout, ..Timeouts::default() };
     let config =
-        Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: times };
-    OpenAi::new(
-        config,
-        egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
-        tokio::runtime::Handle::current(),
-    )
+        Config { url, token: token.map(str::to_owned), model: "tiny".into(), timeouts: NO_LIMITS };
+    OpenAi::new(config, loopback(), tokio::runtime::Handle::current())
 }
 
 async fn ask(llm: &OpenAi) -> Reply {
@@ -224,37 +236,50 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
             401,
             says(&format!("Incorrect API key provided: {key}.")),
             ErrorKind::Rejected,
-            "the server returned 401: Incorrect API key provided: ***",
+            "the API key for the LLM server is not valid",
+        ),
+        (
+            400,
+            says(&format!("odd key {key}")),
+            ErrorKind::Rejected,
+            "the LLM server refused the request: odd key ***",
         ),
         (
             404,
             "{\"message\":\"no model tiny\"}".into(),
             ErrorKind::Rejected,
-            "the server returned 404: no model tiny",
+            "the LLM server does not have the model \"tiny\"",
         ),
         (
             429,
             "{\"detail\":\"slow down\"}".into(),
             ErrorKind::Busy,
-            "the server returned 429: slow down",
+            "the LLM server is at its limit of requests",
         ),
         (
             500,
             "it\n  broke at ?key=hushhush".into(),
             ErrorKind::Failed,
-            "the server returned 500: it broke at ***",
+            "the LLM server failed with 500: it broke at ***",
         ),
         (
             503,
             "{\"error\":\"loading model\"}".into(),
-            ErrorKind::Busy,
-            "the server returned 503: loading model",
+            ErrorKind::Failed,
+            "the LLM server failed with 503: loading model",
         ),
-        (504, String::new(), ErrorKind::Timeout, "the server returned 504:"),
-        (302, "{}".into(), ErrorKind::Rejected, "the server returned 302: no reason given"),
+        (504, "<html>".into(), ErrorKind::Failed, "the LLM server failed with 504"),
+        (
+            302,
+            "{}".into(),
+            ErrorKind::Rejected,
+            "the LLM server refused the request: no reason given",
+        ),
     ];
     for (status, body, kind, reason) in cases {
-        let (_, url) = serve(vec![error_response(status, &body)]).await;
+        // The request is repeated after some of them.
+        let twice = vec![error_response(status, &body), error_response(status, &body)];
+        let (_, url) = serve(twice).await;
         let reply = ask(&client(url + "?key=hushhush", Some(key))).await;
         assert_eq!(reply.failed, Some((kind, reason.to_owned())));
     }

@@ -4,6 +4,7 @@ use conversation::event::HistoryItem;
 use serde_json::{Value, json};
 
 use super::super::history::{Step, excerpts, steps, system_prompt, visitor_message};
+use super::super::thought_signatures::ThoughtSignatures;
 use super::super::tool_calls::sanitize_tool_name;
 use super::Request;
 
@@ -11,7 +12,19 @@ use super::Request;
 /// servers require it. A tool's item becomes its call and its result.
 ///
 /// The system message is the only one: many servers reject several, or one in the middle.
-pub(super) fn messages(request: &Request) -> Vec<Value> {
+///
+/// Calls get their `signatures`; for `signing_model`, a call without one gets a placeholder.
+pub(super) fn messages(
+    request: &Request,
+    signatures: &ThoughtSignatures,
+    signing_model: &str,
+) -> Vec<Value> {
+    let signature = |item: &HistoryItem, first: bool| {
+        let name = item.name.as_deref().unwrap_or_default();
+        let empty = json!({});
+        let arguments = item.arguments.as_ref().unwrap_or(&empty);
+        signatures.of_call(name, arguments, first, signing_model)
+    };
     let system: Vec<String> =
         [system_prompt(request)].into_iter().chain(excerpts(request)).collect();
     let mut messages = vec![json!({"role": "system", "content": system.join("\n\n")})];
@@ -21,7 +34,7 @@ pub(super) fn messages(request: &Request) -> Vec<Value> {
     for step in steps(request) {
         match step {
             Step::Text(role, text) => push_text(&mut messages, role, text),
-            Step::Calls { items, first } => push_calls(&mut messages, &items, first),
+            Step::Calls { items, first } => push_calls(&mut messages, &items, first, signature),
         }
     }
     messages
@@ -41,7 +54,12 @@ fn push_text(messages: &mut Vec<Value>, role: &str, text: &str) {
     }
 }
 
-fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) {
+fn push_calls(
+    messages: &mut Vec<Value>,
+    items: &[&HistoryItem],
+    before: usize,
+    signature: impl Fn(&HistoryItem, bool) -> Option<String>,
+) {
     let id = |i: usize| format!("call_{}", before + i + 1);
     let calls: Vec<Value> = items
         .iter()
@@ -50,11 +68,15 @@ fn push_calls(messages: &mut Vec<Value>, items: &[&HistoryItem], before: usize) 
             let name = sanitize_tool_name(item.name.as_deref().unwrap_or_default());
             let arguments =
                 item.arguments.as_ref().map_or_else(|| "{}".to_owned(), Value::to_string);
-            json!({
+            let mut call = json!({
                 "id": id(i),
                 "type": "function",
                 "function": {"name": name, "arguments": arguments},
-            })
+            });
+            if let Some(signature) = signature(item, i == 0) {
+                call["extra_content"] = json!({"google": {"thought_signature": signature}});
+            }
+            call
         })
         .collect();
     match messages

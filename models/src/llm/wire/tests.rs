@@ -1,43 +1,31 @@
-use std::sync::Arc;
-
-use conversation::event::{HistoryItem, Role, Snippet};
+use conversation::event::{HistoryItem, Role};
 
 use super::*;
+use crate::llm::mock_server::{
+    assert_same_in_pieces, item, parse_chunks, snippet, tool, tool_item, with_history,
+};
 
-fn item(role: Role, text: &str) -> HistoryItem {
-    HistoryItem {
-        role,
-        name: None,
-        arguments: None,
-        text: text.into(),
-        interrupted: false,
-        utterance: None,
-        started_at: None,
-        in_context: true,
-    }
-}
-
-fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
-    HistoryItem { name: Some(name.into()), arguments: Some(arguments), ..item(Role::Tool, text) }
-}
+mod calls;
 
 fn request(history: Vec<HistoryItem>) -> Request {
-    Request {
-        prompt: "You are Ada.".into(),
-        history: history.into_iter().map(Arc::new).collect(),
-        snippets: Vec::new(),
-        tools: Vec::new(),
-        model: String::new(),
-    }
+    Request { prompt: "You are Ada.".into(), ..with_history(history) }
 }
 
-fn tool(name: &str) -> Tool {
-    Tool { name: name.into(), description: "Does it.".into(), parameters: Value::Null, rule: None }
+fn messages(request: &Request) -> Vec<Value> {
+    super::messages(request, &ThoughtSignatures::default(), "")
+}
+
+fn body_without(request: &Request, model: &str, omitted: &[&'static str]) -> Value {
+    request_body(request, model, omitted, &ThoughtSignatures::default(), "").into()
+}
+
+fn parser(tools: &[Tool]) -> AnswerParser {
+    AnswerParser::new("Groq", tools, Arc::default())
 }
 
 /// The events of a reply whose stream contains these data.
 fn parse_stream(tools: &[Tool], data: &[&str]) -> (String, Result<Vec<Event>, Error>) {
-    let mut answer = AnswerParser::new(tools);
+    let mut answer = parser(tools);
     let mut text = String::new();
     for data in data {
         match answer.push(data) {
@@ -58,13 +46,13 @@ fn finish_chunk(reason: &str) -> String {
 
 #[test]
 fn a_question_holds_no_more_than_it_must() {
-    let body = request_body(&request(vec![item(Role::User, "Hi")]), "m", true);
+    let body = body_without(&request(vec![item(Role::User, "Hi")]), "m", &[]);
     assert_eq!(
         body.as_object().unwrap().keys().collect::<Vec<_>>(),
         ["model", "messages", "stream", "stream_options"]
     );
     assert_eq!(body["messages"][1], json!({"role": "user", "content": "Hi"}));
-    let body = super::request_body(&request(Vec::new()), "", false);
+    let body = body_without(&request(Vec::new()), "", &[STREAM_OPTIONS]);
     assert_eq!(body.as_object().unwrap().keys().collect::<Vec<_>>(), ["messages", "stream"]);
 }
 
@@ -136,12 +124,7 @@ fn tools_that_ran_are_calls_with_their_results() {
 fn context_and_knowledge_are_marked_parts_of_the_one_system_message() {
     let mut request =
         request(vec![item(Role::System, "The user is on page 3."), item(Role::User, "Hi")]);
-    request.snippets = vec![Snippet {
-        kb_id: "k".into(),
-        doc_id: "d".into(),
-        text: "Open at nine.".into(),
-        score: 1.0,
-    }];
+    request.snippets = vec![snippet("Open at nine.")];
     let messages = messages(&request);
     let system = messages[0]["content"].as_str().unwrap();
     assert!(system.starts_with("You are Ada.\n\n"));
@@ -231,50 +214,6 @@ fn whatever_was_heard_the_last_message_is_to_be_answered_and_results_follow_thei
 }
 
 #[test]
-fn calls_that_do_not_end_fail_the_answer() {
-    let call = |n: u64, arguments: &str| {
-        delta_chunk(json!({
-            "tool_calls": [{
-                "index": n,
-                "id": format!("c{n}"),
-                "function": {"name": "look", "arguments": arguments},
-            }],
-        }))
-    };
-    let many: Vec<String> = (0..65).map(|n| call(n, "{}")).collect();
-    let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert!(parse_stream(&[tool("look")], &many).1.is_err_and(|e| e.kind() == ErrorKind::Failed));
-    let long = vec![call(0, &"x".repeat(5_000)); 60];
-    let long: Vec<&str> = long.iter().map(String::as_str).collect();
-    assert!(
-        parse_stream(&[tool("look")], &long)
-            .1
-            .is_err_and(|e| e.to_string().contains("exceed the limit"))
-    );
-}
-
-#[test]
-fn tools_have_clean_names_of_their_own_and_a_schema() {
-    let mut request = request(vec![item(Role::User, "Hi")]);
-    request.tools = vec![tool("get weather"), tool("get.weather"), tool("")];
-    request.tools[0].parameters =
-        json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    let body = request_body(&request, "m", false);
-    let functions: Vec<(&str, &Value)> = body["tools"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|t| (t["function"]["name"].as_str().unwrap(), &t["function"]["parameters"]))
-        .collect();
-    assert_eq!(
-        functions.iter().map(|f| f.0).collect::<Vec<_>>(),
-        ["get_weather", "get_weather_2", "tool"]
-    );
-    assert_eq!(functions[0].1, &request.tools[0].parameters);
-    assert_eq!(functions[1].1, &json!({"type": "object", "properties": {}}));
-}
-
-#[test]
 fn words_come_as_they_are_and_the_end_counts_tokens() {
     let (text, events) = parse_stream(
         &[],
@@ -284,12 +223,16 @@ fn words_come_as_they_are_and_the_end_counts_tokens() {
             &delta_chunk(json!({"content": "lo."})),
             &delta_chunk(json!({"content": null})),
             &finish_chunk("stop"),
-            r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2,
+                "prompt_tokens_details":{"cached_tokens":5}}}"#,
             "[DONE]",
         ],
     );
     assert_eq!(text, "Hello.");
-    assert!(matches!(events.unwrap()[..], [Event::End { prompt_tokens: 7, completion_tokens: 2 }]));
+    assert!(matches!(
+        events.unwrap()[..],
+        [Event::End { prompt_tokens: 7, cached_tokens: 5, completion_tokens: 2 }]
+    ));
 }
 
 #[test]
@@ -313,104 +256,6 @@ fn an_answer_without_an_end_mark_or_without_words_failed() {
 }
 
 #[test]
-fn calls_are_put_together_from_fragments() {
-    let call = |index: u64, more: Value| {
-        delta_chunk(json!({"tool_calls": [{"index": index, "function": more}]}))
-    };
-    let (_, events) = parse_stream(
-        &[tool("get weather"), tool("time")],
-        &[
-            &delta_chunk(json!({
-                "tool_calls": [{
-                    "index": 0,
-                    "id": "a",
-                    "type": "function",
-                    "function": {"name": "get_weather", "arguments": ""},
-                }],
-            })),
-            &delta_chunk(json!({
-                "tool_calls": [{
-                    "index": 1,
-                    "id": "b",
-                    "type": "function",
-                    "function": {"name": "time", "arguments": ""},
-                }],
-            })),
-            &call(0, json!({"arguments": "{\"ci"})),
-            &call(1, json!({"arguments": ""})),
-            &call(0, json!({"arguments": "ty\":\"Rome\"}"})),
-            &finish_chunk("tool_calls"),
-        ],
-    );
-    let events = events.unwrap();
-    let [
-        Event::ToolCall { id, name, arguments },
-        Event::ToolCall { id: id_b, name: name_b, arguments: arguments_b },
-        Event::End { .. },
-    ] = &events[..]
-    else {
-        panic!("{events:?}")
-    };
-    assert_eq!(
-        (id.as_str(), name.as_str(), arguments),
-        ("a", "get weather", &json!({"city": "Rome"}))
-    );
-    assert_eq!((id_b.as_str(), name_b.as_str(), arguments_b), ("b", "time", &json!({})));
-}
-
-#[test]
-fn calls_without_numbers_are_told_apart_by_their_ids() {
-    let whole = |id: &str| {
-        delta_chunk(json!({
-            "tool_calls": [{
-                "index": 0,
-                "id": id,
-                "function": {"name": "time", "arguments": "{}"},
-            }],
-        }))
-    };
-    let (_, events) =
-        parse_stream(&[tool("time")], &[&whole("a"), &whole("b"), &finish_chunk("tool_calls")]);
-    assert_eq!(events.unwrap().len(), 3);
-    let both = delta_chunk(json!({
-        "tool_calls": [
-            {"id": "a", "function": {"name": "time", "arguments": {"x": 1}}},
-            {"id": "b", "function": {"name": "time"}},
-        ],
-    }));
-    let (_, events) = parse_stream(&[tool("time")], &[&both, &finish_chunk("stop")]);
-    let events = events.unwrap();
-    assert!(
-        matches!(&events[0], Event::ToolCall { arguments, .. } if *arguments == json!({"x": 1})),
-        "{events:?}"
-    );
-    assert_eq!(events.len(), 3);
-}
-
-#[test]
-fn arguments_that_are_no_object_fail_the_answer() {
-    let call = |arguments: &str| {
-        delta_chunk(json!({
-            "tool_calls": [{
-                "index": 0,
-                "id": "a",
-                "function": {"name": "time", "arguments": arguments},
-            }],
-        }))
-    };
-    for bad in ["{\"a\":", "[1]", "7", "\"text\""] {
-        let (_, events) = parse_stream(&[tool("time")], &[&call(bad), &finish_chunk("tool_calls")]);
-        assert!(events.unwrap_err().to_string().contains("not a JSON object"), "{bad}");
-    }
-    for fine in ["", "null", " {} ", r#""{\"a\":1}""#] {
-        assert!(
-            parse_stream(&[tool("time")], &[&call(fine), &finish_chunk("tool_calls")]).1.is_ok(),
-            "{fine}"
-        );
-    }
-}
-
-#[test]
 fn an_error_within_the_stream_is_told_in_its_words() {
     let (text, events) = parse_stream(
         &[],
@@ -422,7 +267,7 @@ fn an_error_within_the_stream_is_told_in_its_words() {
     let error = events.unwrap_err();
     assert_eq!(
         (text.as_str(), error.to_string().as_str(), error.kind()),
-        ("Hi", "overloaded", ErrorKind::Busy)
+        ("Hi", "Groq is overloaded", ErrorKind::Failed)
     );
     assert!(parse_stream(&[], &["<html>"]).1.is_err());
 }
@@ -449,4 +294,54 @@ fn thoughts_are_left_out_however_they_are_cut() {
             .to_string(),
         "the answer is empty"
     );
+}
+
+#[test]
+fn thoughts_in_fields_of_their_own_are_left_out() {
+    let (text, _) = parse_stream(
+        &[],
+        &[
+            &delta_chunk(json!({"reasoning_content": "Hmm."})),
+            &delta_chunk(json!({"reasoning": "Hm.", "content": null})),
+            &delta_chunk(json!({"content": "Four.", "reasoning_content": ""})),
+            &finish_chunk("stop"),
+        ],
+    );
+    assert_eq!(text, "Four.");
+}
+
+#[test]
+fn the_usage_may_be_in_a_vendors_own_place() {
+    for usage in [
+        r#"{"x_groq":{"usage":{"prompt_tokens":7,"completion_tokens":2}},"choices":[]}"#,
+        r#"{"usage":{"prompt_tokens":7,"prompt_cache_hit_tokens":0,"completion_tokens":2}}"#,
+    ] {
+        let data = [&delta_chunk(json!({"content": "Hi"})), usage, &finish_chunk("stop")];
+        let events = parse_stream(&[], &data).1.unwrap();
+        assert!(
+            matches!(events[..], [Event::End { prompt_tokens: 7, completion_tokens: 2, .. }]),
+            "{events:?}"
+        );
+    }
+}
+
+/// A reply with thoughts, a text and a tool call, as a server streams it.
+const CHAT_STREAM: &str = include_str!("tests/chat.sse");
+
+#[test]
+fn a_reply_is_the_same_however_its_bytes_are_cut() {
+    let tools = [tool("get weather")];
+    let (text, events) = parse_chunks(parser(&tools), [CHAT_STREAM.as_bytes()]);
+    assert_eq!(text, "Grüße 你好 🎈!");
+    let events = events.unwrap();
+    let [
+        Event::ToolCall { id, name, arguments },
+        Event::End { prompt_tokens: 120, cached_tokens: 100, completion_tokens: 15 },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((id.as_str(), name.as_str()), ("call_a", "get weather"));
+    assert_eq!(arguments, &json!({"city": "Rome"}));
+    assert_same_in_pieces(CHAT_STREAM, || parser(&tools));
 }

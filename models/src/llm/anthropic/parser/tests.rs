@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::llm::sse::SseDecoder;
+use crate::llm::mock_server::{assert_same_in_pieces, parse_chunks, tool};
 
 /// A reply with a text, as the server streams it.
 const TEXT_STREAM: &str = include_str!("text.sse");
@@ -9,37 +9,16 @@ const TEXT_STREAM: &str = include_str!("text.sse");
 /// A reply with thoughts, a text and two tool calls.
 const TOOL_STREAM: &str = include_str!("tool_calls.sse");
 
-fn tool(name: &str) -> Tool {
-    Tool { name: name.into(), description: "Does it.".into(), parameters: Value::Null, rule: None }
-}
-
 fn tools() -> [Tool; 2] {
     [tool("get weather"), tool("time")]
 }
 
-/// The text and the events of a reply that arrives in these chunks.
-fn parse_chunks<'a>(
-    chunks: impl IntoIterator<Item = &'a [u8]>,
-) -> (String, Result<Vec<Event>, Error>) {
-    let (mut decoder, mut parser) = (SseDecoder::default(), MessageParser::new(&tools(), "tiny"));
-    let (mut text, mut failed) = (String::new(), None);
-    let mut push = |data: &str| {
-        if failed.is_none() {
-            match parser.push(data) {
-                Ok(delta) => text += &delta.text,
-                Err(error) => failed = Some(error),
-            }
-        }
-    };
-    for chunk in chunks {
-        decoder.push(chunk, &mut push).unwrap();
-    }
-    decoder.finish(&mut push);
-    (text, failed.map_or_else(|| parser.finish(), Err))
+fn parser() -> MessageParser {
+    MessageParser::new(&tools(), "tiny")
 }
 
 fn parse(stream: &str) -> (String, Result<Vec<Event>, Error>) {
-    parse_chunks([stream.as_bytes()])
+    parse_chunks(parser(), [stream.as_bytes()])
 }
 
 /// The text and the events of a reply with these data.
@@ -75,24 +54,26 @@ fn only_call(events: &[Event]) -> (&str, &str, &Value) {
     }
 }
 
-fn assert_text_reply((text, events): (String, Result<Vec<Event>, Error>), cut: &str) {
-    assert_eq!(text, "Grüße 你好 🎈!", "{cut}");
+fn assert_text_reply((text, events): (String, Result<Vec<Event>, Error>)) {
+    assert_eq!(text, "Grüße 你好 🎈!");
     let events = events.unwrap();
-    let [Event::End { prompt_tokens: 1120, completion_tokens: 15 }] = &events[..] else {
-        panic!("{cut}: {events:?}")
+    let [Event::End { prompt_tokens: 1120, cached_tokens: 1000, completion_tokens: 15 }] =
+        &events[..]
+    else {
+        panic!("{events:?}")
     };
 }
 
-fn assert_tool_reply((text, events): (String, Result<Vec<Event>, Error>), cut: &str) {
-    assert_eq!(text, "Let me see.", "{cut}");
+fn assert_tool_reply((text, events): (String, Result<Vec<Event>, Error>)) {
+    assert_eq!(text, "Let me see.");
     let events = events.unwrap();
     let [
         Event::ToolCall { id, name, arguments },
         Event::ToolCall { id: second_id, name: second_name, arguments: second_arguments },
-        Event::End { prompt_tokens: 472, completion_tokens: 89 },
+        Event::End { prompt_tokens: 472, completion_tokens: 89, .. },
     ] = &events[..]
     else {
-        panic!("{cut}: {events:?}")
+        panic!("{events:?}")
     };
     assert_eq!(
         (id.as_str(), name.as_str(), arguments),
@@ -106,18 +87,10 @@ fn assert_tool_reply((text, events): (String, Result<Vec<Event>, Error>), cut: &
 
 #[test]
 fn replies_are_the_same_however_their_bytes_are_cut() {
-    type Check = fn((String, Result<Vec<Event>, Error>), &str);
-    let streams = [(TEXT_STREAM, assert_text_reply as Check), (TOOL_STREAM, assert_tool_reply)];
-    for (stream, check) in streams {
-        check(parse(stream), "whole");
-        check(parse(&stream.replace('\n', "\r\n")), "with CR LF");
-        for size in 1..10 {
-            check(parse_chunks(stream.as_bytes().chunks(size)), &format!("chunks of {size}"));
-        }
-        for at in 0..stream.len() {
-            let (first, second) = stream.as_bytes().split_at(at);
-            check(parse_chunks([first, second]), &format!("cut at {at}"));
-        }
+    assert_text_reply(parse(TEXT_STREAM));
+    assert_tool_reply(parse(TOOL_STREAM));
+    for stream in [TEXT_STREAM, TOOL_STREAM] {
+        assert_same_in_pieces(stream, parser);
     }
 }
 
@@ -125,17 +98,17 @@ fn replies_are_the_same_however_their_bytes_are_cut() {
 fn a_truncated_stream_fails_until_its_end_mark() {
     let end = TOOL_STREAM.find("event: message_delta").unwrap();
     for at in 0..end {
-        let (_, events) = parse_chunks([&TOOL_STREAM.as_bytes()[..at]]);
+        let (_, events) = parse_chunks(parser(), [&TOOL_STREAM.as_bytes()[..at]]);
         let error = events.err().unwrap_or_else(|| panic!("complete at {at}"));
         assert_eq!(error.kind(), ErrorKind::Failed, "cut at {at}: {error}");
     }
     let stop = TOOL_STREAM.find("event: message_stop").unwrap();
-    assert_tool_reply(parse(&TOOL_STREAM[..stop]), "without message_stop");
+    assert_tool_reply(parse(&TOOL_STREAM[..stop]));
 }
 
 #[test]
 fn text_comes_out_as_it_arrives_and_only_text_and_calls_are_progress() {
-    let mut parser = MessageParser::new(&tools(), "tiny");
+    let mut parser = parser();
     let progress: Vec<(String, bool)> = TOOL_STREAM
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))
@@ -168,7 +141,10 @@ fn unknown_events_blocks_and_fields_are_ignored() {
     assert_eq!(text, "Yes.");
     let events = events.unwrap();
     assert!(
-        matches!(events[..], [Event::End { prompt_tokens: 3, completion_tokens: 4 }]),
+        matches!(
+            events[..],
+            [Event::End { prompt_tokens: 3, cached_tokens: 0, completion_tokens: 4 }]
+        ),
         "{events:?}"
     );
 }
@@ -279,7 +255,7 @@ fn a_message_that_is_not_streamed_is_understood() {
         ],
         "usage": {"input_tokens": 5, "output_tokens": 6},
     });
-    let mut parser = MessageParser::new(&tools(), "tiny");
+    let mut parser = parser();
     assert_eq!(parser.push(&message.to_string()).unwrap().text, "Let me see.");
     assert_eq!(only_call(&parser.finish().unwrap()).2, &json!({"city": "Rome"}));
 }

@@ -1,56 +1,21 @@
-use std::sync::Arc;
-
-use conversation::event::{Role, Snippet};
+use conversation::event::{HistoryItem, Role};
 
 use super::*;
 use crate::llm::Tool;
-
-fn item(role: Role, text: &str) -> HistoryItem {
-    HistoryItem {
-        role,
-        name: None,
-        arguments: None,
-        text: text.into(),
-        interrupted: false,
-        utterance: None,
-        started_at: None,
-        in_context: true,
-    }
-}
-
-fn user(text: &str) -> HistoryItem {
-    item(Role::User, text)
-}
-
-fn agent(text: &str) -> HistoryItem {
-    item(Role::Assistant, text)
-}
-
-fn tool_item(name: &str, arguments: Value, text: &str) -> HistoryItem {
-    HistoryItem { name: Some(name.into()), arguments: Some(arguments), ..item(Role::Tool, text) }
-}
+use crate::llm::mock_server::{self, agent, item, snippet, tool_item, user, with_history};
+use crate::llm::turns::USER_IS_SILENT;
 
 fn request(history: Vec<HistoryItem>) -> Request {
-    Request {
-        prompt: "You are Ada.".into(),
-        history: history.into_iter().map(Arc::new).collect(),
-        snippets: Vec::new(),
-        tools: Vec::new(),
-        model: String::new(),
-    }
+    Request { prompt: "You are Ada.".into(), ..with_history(history) }
 }
 
 fn tool(name: &str, parameters: Value) -> Tool {
-    Tool { name: name.into(), description: "Does it.".into(), parameters, rule: None }
-}
-
-fn snippet(text: &str) -> Snippet {
-    Snippet { kb_id: "k".into(), doc_id: "d".into(), text: text.into(), score: 1.0 }
+    Tool { parameters, ..mock_server::tool(name) }
 }
 
 /// The body with the default options, without marks of the cache.
 fn body(request: &Request) -> Value {
-    request_body(request, "tiny", Options::default(), &[OptionalParameter::CacheControl])
+    request_body(request, "tiny", Options::default(), &[CACHE_CONTROL])
 }
 
 /// The role and the texts of each message.
@@ -123,24 +88,29 @@ fn a_request_holds_the_fields_of_the_protocol() {
 fn options_are_sent_and_refused_parameters_are_not() {
     let mut question = request(vec![user("Hi"), agent("Hello."), user("Tools?")]);
     question.tools = vec![tool("time", Value::Null)];
-    let options = Options { max_tokens: 50, temperature: Some(0.5) };
+    let options = Options { max_tokens: 50, temperature: Some(0.5), effort: None };
     let body = request_body(&question, "tiny", options, &[]);
     assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(50), &json!(0.5)));
     assert_eq!(body["tool_choice"]["type"], "auto");
-    for parameter in OptionalParameter::ALL {
+    for parameter in OPTIONAL_PARAMETERS {
         // The effort replaces the parameter that turns thinking off.
         let others = match parameter {
-            OptionalParameter::Effort => vec![OptionalParameter::Thinking],
+            EFFORT => vec![THINKING],
             _ => Vec::new(),
         };
         let with = request_body(&question, "tiny", options, &others).to_string();
-        assert!(with.contains(&format!("\"{}\":", parameter.name())), "{with}");
+        assert!(with.contains(&format!("\"{parameter}\":")), "{with}");
         let refused = [&others[..], &[parameter]].concat();
         let without = request_body(&question, "tiny", options, &refused).to_string();
-        assert!(!without.contains(parameter.name()), "{without}");
+        assert!(!without.contains(parameter), "{without}");
     }
-    let effort = request_body(&question, "tiny", options, &[OptionalParameter::Thinking]);
+    let effort = request_body(&question, "tiny", options, &[THINKING]);
     assert_eq!(effort["output_config"], json!({"effort": "low"}));
+    let thinking = Options { effort: Some("high"), ..options };
+    let thinking = request_body(&question, "tiny", thinking, &[]);
+    assert_eq!(thinking["output_config"], json!({"effort": "high"}));
+    assert_eq!(thinking.get("thinking"), None);
+    assert_eq!(request_body(&question, "tiny", options, &[TOOLS]).get("tools"), None);
     assert_eq!(body.get("output_config"), None);
 }
 

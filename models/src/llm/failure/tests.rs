@@ -8,12 +8,16 @@ fn body(error_type: &str, message: &str) -> String {
 }
 
 fn failure(status: u16, body: &str) -> Failure {
-    Failure::of_status(status).with_body(body)
+    Failure::of_status("Anthropic", status).with_key(true).with_body(body)
 }
 
 fn with_wait(status: u16, millis: Option<&str>, seconds: Option<&str>) -> Failure {
     let owned = |text: Option<&str>| text.map(str::to_owned);
-    Failure::of_status(status).with_headers(owned(millis), owned(seconds), None)
+    Failure::of_status("Anthropic", status).with_key(true).with_headers(
+        owned(millis),
+        owned(seconds),
+        None,
+    )
 }
 
 #[test]
@@ -90,7 +94,10 @@ fn only_failures_that_may_pass_are_repeated_and_the_servers_advice_has_precedenc
         assert!((BUSY_WAIT..=2 * BUSY_WAIT).contains(&wait), "{nonsense}: {wait:?}");
     }
     let advised = |status: u16, advice: &str| {
-        Failure::of_status(status).with_headers(None, None, Some(advice.into())).retry_wait()
+        Failure::of_status("Anthropic", status)
+            .with_key(true)
+            .with_headers(None, None, Some(advice.into()))
+            .retry_wait()
     };
     assert_eq!(advised(500, "false"), None);
     assert_eq!(advised(429, "false"), None);
@@ -99,16 +106,78 @@ fn only_failures_that_may_pass_are_repeated_and_the_servers_advice_has_precedenc
 
 #[test]
 fn a_refused_parameter_is_one_that_the_server_names() {
-    let refused = |status: u16, message: &str, omitted: &[OptionalParameter]| {
-        failure(status, &body("invalid_request_error", message)).refused_parameter(omitted)
+    let optional = ["thinking", "temperature", "cache_prompt", "seed"];
+    let sent = r#"{"thinking":{},"temperature":1,"cache_prompt":true}"#;
+    let refused = |status: u16, message: &str, omitted: &[&'static str]| {
+        let failure = failure(status, &body("invalid_request_error", message));
+        failure.refused_parameter(&optional, omitted, sent)
     };
-    let thinking = Some(OptionalParameter::Thinking);
+    let thinking = Some("thinking");
     assert_eq!(refused(400, "thinking.type: unexpected value", &[]), thinking);
-    assert_eq!(refused(400, "thinking.type: unexpected", &[OptionalParameter::Thinking]), None);
+    assert_eq!(refused(400, "thinking.type: unexpected", &["thinking"]), None);
     assert_eq!(refused(500, "thinking failed", &[]), None);
     assert_eq!(
         refused(400, "`temperature` is deprecated for this model", &[]),
-        Some(OptionalParameter::Temperature)
+        Some("temperature")
     );
     assert_eq!(refused(400, "max_tokens: too large", &[]), None);
+    assert_eq!(refused(400, "seed: not sent", &[]), None);
+    // A check by a schema, and a name in another style.
+    let invalid = json!({"detail": [{"loc": ["body", "cache_prompt"], "msg": "Extra inputs"}]});
+    let failure = failure(422, &invalid.to_string());
+    assert_eq!(failure.refused_parameter(&optional, &[], sent), Some("cache_prompt"));
+    assert_eq!(refused(400, "Unknown name \"cachePrompt\"", &[]), Some("cache_prompt"));
+}
+
+#[test]
+fn a_request_without_a_key_is_told_to_have_one() {
+    for status in [401, 403] {
+        let error = Failure::of_status("Groq", status).with_key(false).into_error("tiny");
+        assert_eq!(error.to_string(), "Groq requires an API key", "{status}");
+    }
+}
+
+#[test]
+fn the_account_and_the_key_are_recognized_whatever_the_status() {
+    let says = |status: u16, body: serde_json::Value| {
+        let failure = Failure::of_status("Them", status).with_key(true);
+        failure.with_body(&body.to_string()).into_error("tiny").to_string()
+    };
+    let credit = "the Them account has no credit left";
+    let quota = json!({"error": {"message": "You exceeded your quota", "type": "x",
+        "code": "insufficient_quota"}});
+    assert_eq!(says(429, quota), credit);
+    assert_eq!(
+        says(402, json!({"error": {"message": "Insufficient credits", "code": 402}})),
+        credit
+    );
+    let key = "the API key for Them is not valid";
+    let google = json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
+        "message": "API key not valid. Please pass a valid API key."}});
+    assert_eq!(says(400, google.clone()), key);
+    assert_eq!(says(400, json!([google])), key);
+    let reason = json!({"error": {"code": 400, "message": "no", "details": [
+        {"reason": "API_KEY_INVALID"}]}});
+    assert_eq!(says(400, reason), key);
+}
+
+#[test]
+fn the_wait_may_be_a_detail_of_the_body() {
+    let error = json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow",
+        "details": [{"retryDelay": "12s"}]}});
+    let failure = failure(429, &error.to_string());
+    assert_eq!(failure.retry_wait(), Some(Duration::from_secs(12)));
+}
+
+#[test]
+fn an_error_in_a_stream_may_have_a_status_as_its_code() {
+    let of = |error: serde_json::Value| {
+        let error = Failure::of_event("Them", &json!({"error": error})).into_error("tiny");
+        (error.kind(), error.to_string())
+    };
+    let broken = (ErrorKind::Failed, "Them failed with 502: lost".to_owned());
+    assert_eq!(of(json!({"code": 502, "message": "lost"})), broken);
+    let busy = (ErrorKind::Busy, "Them is at its limit of requests".to_owned());
+    assert_eq!(of(json!({"code": "rate_limit_exceeded", "message": "slow"})), busy);
+    assert_eq!(of(json!("it broke")), (ErrorKind::Failed, "Them failed: it broke".to_owned()));
 }
