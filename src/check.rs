@@ -5,10 +5,32 @@ use std::process::ExitCode;
 
 use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
-use models::registry::{OperatorStt, Operators};
+use models::registry::{Accounts, Kind};
 
 use crate::cli::ConfigPaths;
 use crate::{CommandError, load_config};
+
+/// The operator's accounts. Nothing is sent, because requests cost money.
+fn provider_results(accounts: &Accounts) -> Vec<CheckResult> {
+    let mut lines = Vec::new();
+    for (vendor, account) in accounts.iter() {
+        let key = if account.token.is_some() { "with a key" } else { "without a key" };
+        let place = match &account.url {
+            Some(url) => format!("{key}, at {url}"),
+            None => key.to_owned(),
+        };
+        for kind in vendor.kinds {
+            let detail = format!("{place} (not tested)");
+            lines.push(check_result(vendor.display_name, kind.name(), true, false, detail));
+        }
+    }
+    if !lines.iter().any(|line| line.kind == Kind::Llm.name()) {
+        let detail = "the built-in answerer; set OPENAI_API_KEY, OPENAI_BASE_URL or \
+                      ANTHROPIC_API_KEY to use a language model";
+        lines.push(check_result("language model", "llm", true, false, detail.into()));
+    }
+    lines
+}
 
 /// One line of the report.
 #[derive(serde::Serialize)]
@@ -34,23 +56,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             detail: c.detail,
         })
         .collect();
-    // As for the language model, nothing is sent.
-    if let Some(operator) = OperatorStt::from_env("DEEPGRAM", |name| std::env::var(name).ok()) {
-        let place = operator.url.unwrap_or_else(|| models::stt::deepgram::DEFAULT_URL.into());
-        let detail = format!("at {place} (not tested)");
-        lines.push(check_result("Deepgram", "stt", true, false, detail));
-    }
-    // A request would cost the operator money. The first call shows whether the server responds.
-    let operators = Operators::from_env(|name| std::env::var(name).ok());
-    let detail = match operators.description() {
-        Some(servers) => format!("{servers} (not tested)"),
-        None => {
-            "the built-in answerer; set OPENAI_API_KEY, OPENAI_BASE_URL or ANTHROPIC_API_KEY to \
-                 use a language model"
-                .into()
-        }
-    };
-    lines.push(check_result("language model", "llm", true, false, detail));
+    lines.extend(provider_results(&config.providers.accounts()));
     lines.push(match all_avatars(&config) {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
             let names: Vec<String> =

@@ -4,6 +4,7 @@
 //! with the most similar name, because a misspelled limit is worse than a server that does not
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
+mod providers;
 mod source;
 
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) models: Models,
     pub(crate) avatars: Avatars,
     pub(crate) knowledge: Knowledge,
+    pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
 }
@@ -340,6 +342,10 @@ const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
         ],
     ),
     (
+        "providers",
+        &[("stt", ValueKind::TextList), ("llm", ValueKind::TextList), ("tts", ValueKind::TextList)],
+    ),
+    (
         "limits",
         &[
             ("per_key", ValueKind::Number),
@@ -376,7 +382,11 @@ impl Config {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
         let source = source::ConfigSource::read(file, environment)?;
-        let config = source.deserialize()?;
+        let mut config = source.deserialize()?;
+        config
+            .providers
+            .read_key_files()
+            .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)
     }

@@ -45,8 +45,8 @@ struct LocalModels {
 pub(crate) fn registry_config(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
-        operators: registry::Operators::from_env(|name| std::env::var(name).ok()),
-        deepgram: registry::OperatorStt::from_env("DEEPGRAM", |name| std::env::var(name).ok()),
+        accounts: config.providers.accounts(),
+        defaults: config.providers.defaults(),
         tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }

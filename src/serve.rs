@@ -259,7 +259,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         bake_command: None,
         visemes: Viseme::ALL.map(named_viseme).to_vec(),
         embeddings: config.knowledge.embeddings_config(),
-        providers: models::registry::providers(&local_models::registry_config(config)),
+        providers: local_models::registry_config(config),
         crash_hook: None,
     }
 }

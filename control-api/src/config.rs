@@ -63,8 +63,8 @@ pub struct Config {
     /// `knowledge.embeddings_*`: the source of embeddings; `None` = knowledge is searched by words
     /// only.
     pub embeddings: Option<models::embeddings::Config>,
-    /// The providers that agents may select for STT, LLM and TTS.
-    pub providers: Vec<models::registry::Provider>,
+    /// The operator's accounts at vendors, which decide about the providers that agents may select.
+    pub providers: models::registry::Config,
     /// Called at each crash point, for tests that stop the process there. The server itself sets
     /// none.
     pub crash_hook: Option<CrashHook>,
@@ -91,7 +91,7 @@ impl Default for Config {
             bake_command: None,
             visemes: Vec::new(),
             embeddings: None,
-            providers: Vec::new(),
+            providers: models::registry::Config::default(),
             crash_hook: None,
         }
     }

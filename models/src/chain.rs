@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 #[allow(unused_imports)]
 pub(crate) use llm::LlmChain;
-pub(crate) use tts::{TtsChain, TtsLink};
+pub(crate) use tts::{TtsChain, TtsEntry};
 
 use crate::breaker::Breaker;
 
 /// A provider of a chain.
-pub(crate) struct Link<M: ?Sized> {
+pub(crate) struct ChainEntry<M: ?Sized> {
     /// Name for people.
     pub(crate) name: String,
     pub(crate) model: Arc<M>,

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{CONFIG_KEYS, Config, OTHER_VARIABLES};
+use super::{CONFIG_KEYS, Config, OTHER_VARIABLES, providers};
+
+/// The section with accounts, which are tables.
+const PROVIDERS: &str = "providers";
 
 /// Type of a key. It decides how the text of an environment variable is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,9 +93,11 @@ impl ConfigSource {
                     &format!("{section} is a section; write [{section}]"),
                 ));
             };
-            for key in entries.keys() {
+            for (key, value) in entries {
                 let (line, key) = (line(key.span().start), &**key.get_ref());
-                if value_kind(section, key).is_none() {
+                if let (PROVIDERS, DeValue::Table(account)) = (section, value.get_ref()) {
+                    check_account(key, account).map_err(|what| at(line, &what))?;
+                } else if value_kind(section, key).is_none() {
                     let known = keys.iter().map(|(name, _)| *name);
                     return Err(at(line, &unknown_key(&format!("{section}.{key}"), key, known)));
                 }
@@ -227,6 +232,22 @@ fn parse_number(text: &str) -> Result<Value, String> {
     whole
         .or_else(|_| text.parse().map(Value::Float))
         .map_err(|_| format!("\"{text}\" is not a number"))
+}
+
+/// Checks the name and the keys of `[providers.NAME]`.
+fn check_account(name: &str, account: &DeTable<'_>) -> Result<(), String> {
+    let display_name = format!("[{PROVIDERS}.{name}]");
+    if !providers::is_vendor(name) {
+        return Err(unknown_key(&display_name, name, providers::names()));
+    }
+    let mut keys = account.keys().map(|key| &**key.get_ref());
+    match keys.find(|key| !providers::ACCOUNT_KEYS.contains(key)) {
+        Some(key) => {
+            let full = format!("{PROVIDERS}.{name}.{key}");
+            Err(unknown_key(&full, key, providers::ACCOUNT_KEYS.into_iter()))
+        }
+        None => Ok(()),
+    }
 }
 
 fn unknown_key<'a>(display_name: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {

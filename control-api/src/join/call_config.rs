@@ -6,32 +6,20 @@ use std::time::Duration;
 
 use conversation::settings;
 use conversation::spec::ToolSpec;
-use engine_api::{
-    AvatarChoice, CallConfig, Guardrail, LlmChoice, Pronunciation, SttChoice, Tool, ToolBackend,
-    TtsChoice,
-};
-use serde_json::{Number, Value, json};
+use engine_api::{AvatarChoice, CallConfig, Guardrail, Tool, ToolBackend};
+use serde_json::{Value, json};
 
+use crate::join::model_choices::{self, non_empty, number};
 use crate::join::prompt;
 use crate::resources::secret_headers::SecretHeaders;
 use crate::resources::{avatars, knowledge_cache, mcp};
 use crate::state::AppState;
-use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar, Llm, Stt, Tts};
+use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar};
 use crate::store::conversation::Row;
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::tool::{EventMessage, ToolDocument, ToolKind};
 use crate::store::{self, json_record};
-
-/// A text that is set.
-fn non_empty(text: Option<&String>) -> Option<String> {
-    text.filter(|text| !text.is_empty()).cloned()
-}
-
-/// A number that is set.
-fn number(value: Option<&Number>) -> Option<f64> {
-    value.and_then(Number::as_f64)
-}
 
 /// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
 fn max_call_duration(config: &AgentConfig, avatar: &Avatar) -> Option<f64> {
@@ -71,14 +59,15 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     )
     .to_spec()
     .map_err(|e| corrupt(&e.to_string()))?;
+    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &row.workspace);
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
         agent_name: row.agent_name.clone(),
         system_prompt: prompt::system_prompt(state, row, &agent).await?,
-        stt: stt_choice(&avatar.config.stt, avatar_secrets.stt),
-        llm: llm_choice(&avatar.config.llm, avatar_secrets.llm),
-        tts: tts_choice(&avatar.config.tts),
+        stt: choices.stt,
+        llm: choices.llm,
+        tts: choices.tts,
         avatar: AvatarChoice {
             avatar_key_id: row.avatar_id.clone(),
             frame_rate: number(Some(&avatar.frame_rate)).unwrap_or(25.0) as u32,
@@ -97,43 +86,6 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         trust_client_context: settings.config.trust_client_context,
         record_trace: settings.config.record_trace,
     })
-}
-
-fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
-    SttChoice {
-        provider: stt.provider.clone().unwrap_or_default(),
-        model: stt.model.clone().unwrap_or_default(),
-        fallback_model: non_empty(stt.fallback_model.as_ref()),
-        language: stt.language.clone().unwrap_or_default(),
-        url: non_empty(stt.url.as_ref()),
-        token,
-        keyterms: stt.keyterms.clone(),
-    }
-}
-
-fn llm_choice(llm: &Llm, token: Option<String>) -> LlmChoice {
-    LlmChoice {
-        provider: llm.provider.clone().unwrap_or_default(),
-        model: llm.model.clone().unwrap_or_default(),
-        fallback_model: non_empty(llm.fallback_model.as_ref()),
-        url: non_empty(llm.url.as_ref()),
-        token,
-        options: llm.options.clone(),
-    }
-}
-
-fn tts_choice(tts: &Tts) -> TtsChoice {
-    TtsChoice {
-        provider: tts.provider.clone().unwrap_or_default(),
-        model_id: tts.model_id.clone().unwrap_or_default(),
-        voice_id: tts.voice_id.clone().unwrap_or_default(),
-        sample_rate: number(tts.sample_rate.as_ref()).map(|rate| rate as u32),
-        custom_pronunciation: tts
-            .custom_pronunciation
-            .iter()
-            .map(|p| Pronunciation { word: p.word.clone(), pronunciation: p.pronunciation.clone() })
-            .collect(),
-    }
 }
 
 /// The turn-taking settings of the agent, for the conversation with number

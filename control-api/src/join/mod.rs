@@ -4,5 +4,6 @@
 pub(crate) mod about;
 pub(crate) mod call_config;
 pub(crate) mod embed;
+mod model_choices;
 pub(crate) mod prompt;
 pub(crate) mod signaling;

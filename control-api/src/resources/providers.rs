@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use models::registry::Provider;
+use models::registry::{self, Provider};
 use serde_json::json;
 
 use crate::http::auth::ApiCaller;
@@ -18,16 +18,14 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 async fn list(
     State(state): State<Arc<AppState>>,
-    _: ApiCaller,
+    caller: ApiCaller,
     PageQuery(page): PageQuery<true>,
 ) -> ListResponse {
+    let all = registry::providers(&state.config.providers, &caller.workspace, &[]);
     let matches = |provider: &&Provider| {
         let text = format!("{}\n{}\n{}", provider.display_name, provider.provider, provider.model);
         page.search.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
             && page.kind.as_ref().is_none_or(|kind| provider.provider_type == kind)
     };
-    ListResponse::page_of(
-        state.config.providers.iter().filter(matches).map(|p| json!(p)).collect(),
-        &page,
-    )
+    ListResponse::page_of(all.iter().filter(matches).map(|p| json!(p)).collect(), &page)
 }

@@ -12,6 +12,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
 
+use super::providers::Providers;
+
 /// An event name that is accepted and stored, but never sent.
 const ACTION_FOUND: &str = "action_found";
 
@@ -224,82 +226,6 @@ impl Default for Avatar {
             frame_rate: 25.into(),
         }
     }
-}
-
-/// The providers of an avatar's calls.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct Providers {
-    pub(crate) llm: Llm,
-    pub(crate) stt: Stt,
-    pub(crate) tts: Tts,
-}
-
-/// The language model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct Llm {
-    pub(crate) provider: Option<String>,
-    pub(crate) model: Option<String>,
-    pub(crate) fallback_model: Option<String>,
-    pub(crate) url: Option<String>,
-    /// The provider's API key. Returned as `***`, which retains it.
-    pub(crate) token: Option<String>,
-    /// Options of the requests; of the provider `anthropic`, `max_tokens` and `temperature`. A
-    /// conversation's `warnings` name the options that the provider ignores.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(crate) options: Map<String, Value>,
-}
-
-/// Speech to text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct Stt {
-    pub(crate) provider: Option<String>,
-    pub(crate) model: Option<String>,
-    /// Accepted, but without effect: the fallback is the built-in STT.
-    pub(crate) fallback_model: Option<String>,
-    /// BCP 47 tag.
-    pub(crate) language: Option<String>,
-    /// Seconds; null = as `turn_handling` says.
-    #[schemars(range(min = 0, max = 10))]
-    pub(crate) min_endpointing_delay: Option<Number>,
-    /// Seconds, not below `min_endpointing_delay`; null = as `turn_handling` says.
-    #[schemars(range(min = 0, max = 10))]
-    pub(crate) max_endpointing_delay: Option<Number>,
-    /// Whether the turn model helps to find the end of a turn.
-    pub(crate) turn_model: bool,
-    /// Base URL of a hosted provider; null = the provider's own server.
-    pub(crate) url: Option<String>,
-    /// The provider's API key. Returned as `***`, which retains it.
-    pub(crate) token: Option<String>,
-    /// Words that a hosted provider shall expect, such as names.
-    #[schemars(length(max = 100), inner(length(min = 1, max = 100)))]
-    pub(crate) keyterms: Vec<String>,
-}
-
-/// Text to speech.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct Tts {
-    pub(crate) model_id: Option<String>,
-    pub(crate) provider: Option<String>,
-    pub(crate) voice_id: Option<String>,
-    /// Hz.
-    #[schemars(range(min = 8_000, max = 48_000))]
-    pub(crate) sample_rate: Option<Number>,
-    pub(crate) custom_pronunciation: Vec<Pronunciation>,
-    /// The provider's API key. Returned as `***`, which retains it.
-    pub(crate) token: Option<String>,
-}
-
-/// How a word is spoken.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Pronunciation {
-    #[schemars(length(min = 1))]
-    pub(crate) word: String,
-    #[schemars(length(min = 1))]
-    pub(crate) pronunciation: String,
 }
 
 /// The greeting: the messages take turns over an agent's conversations.

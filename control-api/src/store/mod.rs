@@ -27,6 +27,7 @@ pub(crate) mod knowledge_base;
 pub(crate) mod mcp;
 mod migrations;
 mod page;
+pub(crate) mod providers;
 pub(crate) mod quota;
 pub(crate) mod secrets;
 pub(crate) mod server;

@@ -87,7 +87,7 @@ pub struct SttChoice {
     pub provider: String,
     /// Model; empty = the vendor's default.
     pub model: String,
-    /// Accepted, but without effect: the fallback is the built-in STT.
+    /// The model of the same vendor to use after a failure.
     pub fallback_model: Option<String>,
     /// BCP 47 tag; empty = `en`.
     pub language: String,
@@ -97,6 +97,15 @@ pub struct SttChoice {
     pub token: Option<String>,
     /// Words that the STT shall expect.
     pub keyterms: Vec<String>,
+    /// Further settings. A provider reads those that it knows.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
+    /// Used after a failure, in this order. Their own lists are ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<SttChoice>,
+    /// The agent's workspace: an operator's key may be limited to some.
+    #[serde(skip)]
+    pub workspace: String,
 }
 
 impl fmt::Debug for SttChoice {
@@ -126,6 +135,12 @@ pub struct LlmChoice {
     /// Options of the requests, such as `max_tokens`. A provider reads those that it knows.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
+    /// Used after a failure, in this order. Their own lists are ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<LlmChoice>,
+    /// The agent's workspace: an operator's key may be limited to some.
+    #[serde(skip)]
+    pub workspace: String,
 }
 
 impl fmt::Debug for LlmChoice {
@@ -138,7 +153,7 @@ impl fmt::Debug for LlmChoice {
 }
 
 /// The agent's choice of text to speech.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TtsChoice {
     /// Vendor; empty = built in.
@@ -151,6 +166,32 @@ pub struct TtsChoice {
     pub sample_rate: Option<u32>,
     /// Words that are spoken differently from their spelling.
     pub custom_pronunciation: Vec<Pronunciation>,
+    /// BCP 47 tag; empty = the provider's default.
+    pub language: String,
+    /// Base URL of the vendor's interface; `None` = the vendor's own server.
+    pub url: Option<String>,
+    /// API key. Secret.
+    pub token: Option<String>,
+    /// Further settings. A provider reads those that it knows.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
+    /// Used after a failure, in this order. Their own lists are ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallback: Vec<TtsChoice>,
+    /// The agent's workspace: an operator's key may be limited to some.
+    #[serde(skip)]
+    pub workspace: String,
+}
+
+impl fmt::Debug for TtsChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TtsChoice")
+            .field("provider", &self.provider)
+            .field("model_id", &self.model_id)
+            .field("voice_id", &self.voice_id)
+            .field("language", &self.language)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A word that is spoken differently from its spelling.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conversation::event::Snippet;
 use tokio::time::Instant;
 
-use super::Link;
+use super::ChainEntry;
 use super::warnings::Warnings;
 use crate::breaker::Breaker;
 use crate::llm::guardrails::{GuardrailCheck, GuardrailFuture};
@@ -15,31 +15,31 @@ use crate::{Error, ErrorKind, Handle, Sink};
 
 /// The language models of one call, in the order in which they are tried.
 pub(crate) struct LlmChain {
-    links: Arc<[Link<dyn Llm>]>,
+    entries: Arc<[ChainEntry<dyn Llm>]>,
     warnings: Arc<Warnings>,
 }
 
 impl LlmChain {
     /// A chain of at least one model.
-    pub(crate) fn new(links: Vec<Link<dyn Llm>>) -> Self {
-        Self { links: links.into(), warnings: Arc::default() }
+    pub(crate) fn new(entries: Vec<ChainEntry<dyn Llm>>) -> Self {
+        Self { entries: entries.into(), warnings: Arc::default() }
     }
 
     /// The first model that is not skipped, else the first one.
     fn preferred(&self) -> Option<&Arc<dyn Llm>> {
-        let works = |link: &&Link<dyn Llm>| link.breaker.as_ref().is_none_or(|b| b.is_closed());
-        self.links.iter().find(works).or(self.links.first()).map(|link| &link.model)
+        let works = |entry: &&ChainEntry<dyn Llm>| entry.breaker.as_ref().is_none_or(|b| b.is_closed());
+        self.entries.iter().find(works).or(self.entries.first()).map(|entry| &entry.model)
     }
 }
 
 impl Llm for LlmChain {
     fn ask(&self, request: Request, sink: Sink<Event>) -> Handle {
         let attempts = Arc::new(Attempts {
-            links: Arc::clone(&self.links),
+            entries: Arc::clone(&self.entries),
             warnings: Arc::clone(&self.warnings),
             request,
             sink,
-            running: Mutex::new(Running { link: 0, handle: None, is_over: false }),
+            running: Mutex::new(Running { entry: 0, handle: None, is_over: false }),
         });
         attempts.start(0, None);
         Handle::new(move || attempts.cancel())
@@ -50,11 +50,11 @@ impl Llm for LlmChain {
     }
 
     fn max_passages(&self) -> Option<usize> {
-        self.links.first().and_then(|link| link.model.max_passages())
+        self.entries.first().and_then(|entry| entry.model.max_passages())
     }
 
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
-        self.links.first().inspect(|link| link.model.prepare(passages, prompt));
+        self.entries.first().inspect(|entry| entry.model.prepare(passages, prompt));
     }
 
     fn check_guardrails(&self, check: GuardrailCheck) -> GuardrailFuture {
@@ -78,7 +78,7 @@ fn no_model() -> Error {
 
 /// One request and the models that it is sent to, one after the other.
 struct Attempts {
-    links: Arc<[Link<dyn Llm>]>,
+    entries: Arc<[ChainEntry<dyn Llm>]>,
     warnings: Arc<Warnings>,
     request: Request,
     sink: Sink<Event>,
@@ -86,8 +86,8 @@ struct Attempts {
 }
 
 struct Running {
-    /// The link that answers.
-    link: usize,
+    /// The entry that answers.
+    entry: usize,
     handle: Option<Handle>,
     /// Whether the request was cancelled or has ended.
     is_over: bool,
@@ -98,19 +98,19 @@ impl Attempts {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the request to the first link from `from` that is not skipped. `failure`: why the one
+    /// Sends the request to the first entry from `from` that is not skipped. `failure`: why the one
     /// before it does not answer.
     fn start(self: &Arc<Self>, from: usize, failure: Option<Error>) {
         let mut last_error = failure;
         let mut reasons: Vec<String> = last_error.iter().map(ToString::to_string).collect();
-        for number in from..self.links.len() {
-            let link = &self.links[number];
-            if let Some(Err(reason)) = link.breaker.as_ref().map(|b| b.admit(Instant::now())) {
+        for number in from..self.entries.len() {
+            let entry = &self.entries[number];
+            if let Some(Err(reason)) = entry.breaker.as_ref().map(|b| b.admit(Instant::now())) {
                 last_error = Some(Error::new(ErrorKind::NotAvailable, reason.clone()));
                 reasons.push(reason);
                 continue;
             }
-            self.warn(&reasons, Some(&link.name));
+            self.warn(&reasons, Some(&entry.name));
             self.ask(number);
             return;
         }
@@ -128,23 +128,23 @@ impl Attempts {
     }
 
     fn ask(self: &Arc<Self>, number: usize) {
-        let breaker = self.links[number].breaker.clone();
+        let breaker = self.entries[number].breaker.clone();
         {
             let mut running = self.lock();
             if running.is_over {
                 breaker.iter().for_each(|breaker| breaker.abandoned());
                 return;
             }
-            running.link = number;
+            running.entry = number;
         }
         let (attempts, has_answered) = (Arc::clone(self), AtomicBool::new(false));
         let sink = Sink::new(move |event| {
             attempts.on_event(number, breaker.as_deref(), &has_answered, event);
         });
-        let handle = self.links[number].model.ask(self.request.clone(), sink);
+        let handle = self.entries[number].model.ask(self.request.clone(), sink);
         let mut running = self.lock();
         // It may have failed already, and the next one may have been asked.
-        if running.link == number && !running.is_over {
+        if running.entry == number && !running.is_over {
             running.handle = Some(handle);
         }
     }
@@ -180,12 +180,12 @@ impl Attempts {
     }
 
     fn cancel(&self) {
-        let (handle, link, was_over) = {
+        let (handle, entry, was_over) = {
             let mut running = self.lock();
             let was_over = std::mem::replace(&mut running.is_over, true);
-            (running.handle.take(), running.link, was_over)
+            (running.handle.take(), running.entry, was_over)
         };
-        if !was_over && let Some(breaker) = self.links.get(link).and_then(|l| l.breaker.as_ref()) {
+        if !was_over && let Some(breaker) = self.entries.get(entry).and_then(|l| l.breaker.as_ref()) {
             breaker.abandoned();
         }
         drop(handle);

@@ -11,36 +11,36 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::Instant;
 
 use self::remaining::Progress;
-use super::Link;
+use super::ChainEntry;
 use super::warnings::Warnings;
 use crate::tts::{Event, Phone, Request, Tts, Word};
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// A TTS of a chain.
-pub(crate) struct TtsLink {
-    pub(crate) link: Link<dyn Tts>,
+pub(crate) struct TtsEntry {
+    pub(crate) entry: ChainEntry<dyn Tts>,
     /// Its voice; empty = the one that the request names, if the TTS has it, else the avatar's.
     pub(crate) voice: String,
 }
 
 /// The voices of one server or call, in the order in which they are tried.
 pub(crate) struct TtsChain {
-    links: Arc<[ChainLink]>,
+    entries: Arc<[CallEntry]>,
     warnings: Arc<Warnings>,
-    /// The reply in which a voice has failed, and the first link that may speak it.
+    /// The reply in which a voice has failed, and the first entry that may speak it.
     current: Arc<Mutex<(u64, usize)>>,
 }
 
-struct ChainLink {
-    link: Arc<TtsLink>,
+struct CallEntry {
+    entry: Arc<TtsEntry>,
     /// The instance for the call, opened when it is first used; empty outside of calls.
     instance: OnceLock<Arc<dyn Tts>>,
     is_call: bool,
 }
 
-impl ChainLink {
+impl CallEntry {
     fn tts(&self) -> &Arc<dyn Tts> {
-        let shared = &self.link.link.model;
+        let shared = &self.entry.entry.model;
         if !self.is_call {
             return shared;
         }
@@ -49,21 +49,21 @@ impl ChainLink {
 
     /// The voice for a request.
     fn voice(&self, request: &Request) -> String {
-        let names = [&self.link.voice, &request.voice, &request.avatar_voice];
-        let has = |name: &&&String| !name.is_empty() && self.link.link.model.has_voice(name);
+        let names = [&self.entry.voice, &request.voice, &request.avatar_voice];
+        let has = |name: &&&String| !name.is_empty() && self.entry.entry.model.has_voice(name);
         names.iter().find(has).map(|name| (*name).clone()).unwrap_or_default()
     }
 }
 
 impl TtsChain {
     /// A chain of at least one TTS.
-    pub(crate) fn new(links: Vec<TtsLink>) -> Self {
-        Self::with_links(links.into_iter().map(Arc::new), false)
+    pub(crate) fn new(entries: Vec<TtsEntry>) -> Self {
+        Self::with_entries(entries.into_iter().map(Arc::new), false)
     }
 
-    fn with_links(links: impl Iterator<Item = Arc<TtsLink>>, is_call: bool) -> Self {
-        let link = |link| ChainLink { link, instance: OnceLock::new(), is_call };
-        Self { links: links.map(link).collect(), warnings: Arc::default(), current: Arc::default() }
+    fn with_entries(entries: impl Iterator<Item = Arc<TtsEntry>>, is_call: bool) -> Self {
+        let entry = |entry| CallEntry { entry, instance: OnceLock::new(), is_call };
+        Self { entries: entries.map(entry).collect(), warnings: Arc::default(), current: Arc::default() }
     }
 }
 
@@ -74,7 +74,7 @@ impl Tts for TtsChain {
             _ => 0,
         };
         let speech = Arc::new(Speech {
-            links: Arc::clone(&self.links),
+            entries: Arc::clone(&self.entries),
             warnings: Arc::clone(&self.warnings),
             current: Arc::clone(&self.current),
             progress: Mutex::new(Progress::new(&request.text)),
@@ -87,21 +87,21 @@ impl Tts for TtsChain {
     }
 
     fn open_call(&self) -> Option<Arc<dyn Tts>> {
-        let links = self.links.iter().map(|link| Arc::clone(&link.link));
-        let chain = Self::with_links(links, true);
+        let entries = self.entries.iter().map(|entry| Arc::clone(&entry.entry));
+        let chain = Self::with_entries(entries, true);
         // The others are opened if they are needed: an open connection may be billed.
-        if let Some(first) = chain.links.first() {
+        if let Some(first) = chain.entries.first() {
             first.tts();
         }
         Some(Arc::new(chain))
     }
 
     fn has_voice(&self, voice: &str) -> bool {
-        self.links.first().is_none_or(|link| link.link.link.model.has_voice(voice))
+        self.entries.first().is_none_or(|entry| entry.entry.entry.model.has_voice(voice))
     }
 
     fn capacity_error(&self) -> Option<Error> {
-        let errors = self.links.iter().map(|link| link.link.link.model.capacity_error());
+        let errors = self.entries.iter().map(|entry| entry.entry.entry.model.capacity_error());
         errors.reduce(|first, next| first.and(next)).flatten()
     }
 }
@@ -112,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A segment and the voices that speak it, one after the other.
 struct Speech {
-    links: Arc<[ChainLink]>,
+    entries: Arc<[CallEntry]>,
     warnings: Arc<Warnings>,
     current: Arc<Mutex<(u64, usize)>>,
     request: Request,
@@ -123,7 +123,7 @@ struct Speech {
 
 #[derive(Default)]
 struct Running {
-    link: usize,
+    entry: usize,
     handle: Option<Handle>,
     /// Whether the request was cancelled or has ended.
     is_over: bool,
@@ -132,23 +132,23 @@ struct Running {
 }
 
 impl Speech {
-    /// Lets the first link from `from` that is not skipped speak what has not sounded. `failure`:
+    /// Lets the first entry from `from` that is not skipped speak what has not sounded. `failure`:
     /// why the one before it does not.
     ///
     /// # Errors
-    /// The failure of the last link. The sink was not called.
+    /// The failure of the last entry. The sink was not called.
     fn start(self: &Arc<Self>, from: usize, failure: Option<Error>) -> Result<(), Error> {
         let mut reasons: Vec<String> = failure.iter().map(ToString::to_string).collect();
         let mut last_error = failure;
-        for number in from..self.links.len() {
-            let ChainLink { link, .. } = &self.links[number];
-            let admitted = link.link.breaker.as_ref().map_or(Ok(()), |b| b.admit(Instant::now()));
+        for number in from..self.entries.len() {
+            let CallEntry { entry, .. } = &self.entries[number];
+            let admitted = entry.entry.breaker.as_ref().map_or(Ok(()), |b| b.admit(Instant::now()));
             if let Err(reason) = admitted {
                 last_error = Some(Error::new(ErrorKind::NotAvailable, reason.clone()));
                 reasons.push(reason);
                 continue;
             }
-            self.warn(&std::mem::take(&mut reasons), Some(&link.link.name));
+            self.warn(&std::mem::take(&mut reasons), Some(&entry.entry.name));
             match self.speak(number) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
@@ -168,39 +168,39 @@ impl Speech {
     }
 
     fn speak(self: &Arc<Self>, number: usize) -> Result<(), Error> {
-        let link = &self.links[number];
+        let entry = &self.entries[number];
         let (text, offset) = lock(&self.progress).remaining();
         {
             let mut running = lock(&self.running);
             if running.is_over {
                 return Ok(());
             }
-            running.link = number;
+            running.entry = number;
         }
         if number > 0 {
             *lock(&self.current) = (self.request.reply, number);
         }
-        let request = Request { text, voice: link.voice(&self.request), ..self.request.clone() };
+        let request = Request { text, voice: entry.voice(&self.request), ..self.request.clone() };
         let speech = Arc::clone(self);
         let sink = Sink::new(move |event| speech.on_event(number, offset, event));
-        let handle = link.tts().speak(request, sink).inspect_err(|error| {
-            let breaker = link.link.link.breaker.as_ref();
+        let handle = entry.tts().speak(request, sink).inspect_err(|error| {
+            let breaker = entry.entry.entry.breaker.as_ref();
             breaker.inspect(|breaker| breaker.failed(Instant::now(), error));
         })?;
         let mut running = lock(&self.running);
         // It may have failed already, and the next one may speak.
-        if running.link == number && !running.is_over {
+        if running.entry == number && !running.is_over {
             running.handle = Some(handle);
         }
         Ok(())
     }
 
-    /// An event of a link. Its times count from `offset`.
+    /// An event of a entry. Its times count from `offset`.
     fn on_event(self: &Arc<Self>, number: usize, offset: f64, event: Event) {
         for sentence in std::mem::take(&mut lock(&self.running).warnings) {
             self.sink.send(Event::Warning(sentence));
         }
-        let breaker = self.links[number].link.link.breaker.as_ref();
+        let breaker = self.entries[number].entry.entry.breaker.as_ref();
         let event = match event {
             Event::Failed(error) => {
                 breaker.inspect(|breaker| breaker.failed(Instant::now(), &error));
@@ -235,14 +235,14 @@ impl Speech {
 
     fn on_failure(self: &Arc<Self>, number: usize, error: Error) {
         let next = number + 1;
-        let last = match next < self.links.len() {
+        let last = match next < self.entries.len() {
             true if lock(&self.progress).can_continue() => match self.start(next, Some(error)) {
                 Ok(()) => return,
                 Err(error) => Event::Failed(error),
             },
             // The rest is unknown. The next voice speaks from the next segment on.
             true => {
-                self.warn(&[error.to_string()], Some(&self.links[next].link.link.name));
+                self.warn(&[error.to_string()], Some(&self.entries[next].entry.entry.name));
                 *lock(&self.current) = (self.request.reply, next);
                 Event::End
             }
@@ -261,12 +261,12 @@ impl Speech {
     }
 
     fn cancel(&self) {
-        let (handle, link, was_over) = {
+        let (handle, entry, was_over) = {
             let mut running = lock(&self.running);
             let was_over = std::mem::replace(&mut running.is_over, true);
-            (running.handle.take(), running.link, was_over)
+            (running.handle.take(), running.entry, was_over)
         };
-        let breaker = self.links.get(link).and_then(|link| link.link.link.breaker.as_ref());
+        let breaker = self.entries.get(entry).and_then(|entry| entry.entry.entry.breaker.as_ref());
         if !was_over && let Some(breaker) = breaker {
             match lock(&self.progress).has_sounded() {
                 true => breaker.succeeded(),

@@ -3,16 +3,17 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Config, OPENAI_MODEL, OPENAI_URL};
-use crate::llm::anthropic;
+use super::vendors::CUSTOM;
+use super::{Config, Kind, VENDORS, Vendor};
+use crate::llm::{anthropic, gemini, openai};
 use crate::stt::deepgram::DEFAULT_MODEL as DEEPGRAM_MODEL;
-use crate::tts::{HEART, Voice};
+use crate::tts::{HEART, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts};
 
 /// One provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Provider {
     /// Display name.
-    pub display_name: &'static str,
+    pub display_name: String,
     /// Name that an agent uses.
     pub provider: &'static str,
     /// Its part in a call.
@@ -23,6 +24,12 @@ pub struct Provider {
     /// Whether it works on this server without further configuration. Otherwise the agent needs its
     /// own key.
     pub configured: bool,
+    /// Where its key or its model comes from: `builtin`, `operator` (the server's configuration),
+    /// `workspace` (a stored credential), or `none`: the agent needs its own key or address.
+    #[schemars(extend("enum" = ["builtin", "operator", "workspace", "none"]))]
+    pub source: &'static str,
+    /// Languages as BCP 47 tags; empty if they are not known. Agents may name others.
+    pub languages: Vec<&'static str>,
     /// Further fields that may be chosen.
     pub additional_fields: Vec<ProviderField>,
 }
@@ -56,15 +63,73 @@ pub struct ProviderOption {
 const HEART_OPTION: ProviderOption =
     ProviderOption { label: "Woman, American English, natural", value: HEART };
 
-/// Models of Deepgram. Agents may name others.
-const DEEPGRAM_MODELS: [ProviderOption; 3] = [
-    ProviderOption { label: "Nova-3", value: "nova-3" },
-    ProviderOption { label: "Nova-3 for medical terms, English", value: "nova-3-medical" },
-    ProviderOption { label: "Nova-2", value: "nova-2" },
-];
+/// Models of a vendor. Agents may name others.
+fn models(vendor: &str, kind: Kind) -> &'static [ProviderOption] {
+    const fn option(label: &'static str, value: &'static str) -> ProviderOption {
+        ProviderOption { label, value }
+    }
+    match (vendor, kind) {
+        ("deepgram", Kind::Stt) => {
+            const {
+                &[
+                    option("Nova-3", "nova-3"),
+                    option("Nova-3 for medical terms, English", "nova-3-medical"),
+                    option("Nova-2", "nova-2"),
+                ]
+            }
+        }
+        ("elevenlabs", Kind::Tts) => {
+            const {
+                &[
+                    option("Flash v2.5, fast", "eleven_flash_v2_5"),
+                    option("Turbo v2.5", "eleven_turbo_v2_5"),
+                    option("Multilingual v2", "eleven_multilingual_v2"),
+                ]
+            }
+        }
+        ("cartesia", Kind::Tts) => {
+            const { &[option("Sonic 3.5", "sonic-3.5"), option("Sonic 3", "sonic-3")] }
+        }
+        ("openai", Kind::Tts) => {
+            const {
+                &[
+                    option("GPT-4o mini TTS", "gpt-4o-mini-tts"),
+                    option("TTS-1", "tts-1"),
+                    option("TTS-1 HD", "tts-1-hd"),
+                ]
+            }
+        }
+        ("anthropic", Kind::Llm) => {
+            const {
+                &[
+                    option("Claude Haiku 4.5, fast", "claude-haiku-4-5"),
+                    option("Claude Sonnet 4.5", "claude-sonnet-4-5"),
+                ]
+            }
+        }
+        ("openai", Kind::Llm) => {
+            const {
+                &[
+                    option("GPT-4.1 mini, fast", "gpt-4.1-mini"),
+                    option("GPT-4.1", "gpt-4.1"),
+                    option("GPT-4o mini", "gpt-4o-mini"),
+                ]
+            }
+        }
+        ("google", Kind::Llm) => {
+            const {
+                &[
+                    option("Gemini 2.5 Flash", "gemini-2.5-flash"),
+                    option("Gemini 2.5 Pro", "gemini-2.5-pro"),
+                ]
+            }
+        }
+        _ => &[],
+    }
+}
 
-/// Languages of Deepgram's Nova-3. Agents may name others.
-const DEEPGRAM_LANGUAGES: [ProviderOption; 11] = [
+/// Languages that the hosted providers have in common. Agents may name others.
+const LANGUAGES: [ProviderOption; 11] = [
     ProviderOption { label: "English", value: "en" },
     ProviderOption { label: "Several languages in one call", value: "multi" },
     ProviderOption { label: "Dutch", value: "nl" },
@@ -78,6 +143,26 @@ const DEEPGRAM_LANGUAGES: [ProviderOption; 11] = [
     ProviderOption { label: "Spanish", value: "es" },
 ];
 
+/// Tags of [`LANGUAGES`].
+fn language_tags() -> Vec<&'static str> {
+    LANGUAGES.iter().map(|language| language.value).collect()
+}
+
+/// Default model at a vendor's own server.
+fn default_model(vendor: &str, kind: Kind) -> &'static str {
+    match (vendor, kind) {
+        ("deepgram", Kind::Stt) => DEEPGRAM_MODEL,
+        ("deepgram", Kind::Tts) => aura::DEFAULT_MODEL,
+        ("elevenlabs", Kind::Tts) => elevenlabs::DEFAULT_MODEL,
+        ("cartesia", Kind::Tts) => cartesia::DEFAULT_MODEL,
+        ("openai", Kind::Tts) => openai_tts::DEFAULT_MODEL,
+        ("anthropic", Kind::Llm) => anthropic::DEFAULT_MODEL,
+        ("google", Kind::Llm) => gemini::DEFAULT_MODEL,
+        (vendor, Kind::Llm) => openai::dialect(vendor).map_or("", |dialect| dialect.model),
+        _ => "",
+    }
+}
+
 fn voice_option(voice: Voice) -> ProviderOption {
     let label = match voice {
         Voice::Slt => "Woman, American English",
@@ -89,182 +174,172 @@ fn voice_option(voice: Voice) -> ProviderOption {
     ProviderOption { label, value: voice.name() }
 }
 
-/// All providers that [`super::Registry`] can serve.
+/// All providers that [`super::Registry`] can serve to agents of `workspace`. `credentials`: names
+/// of the vendors whose keys the workspace has stored.
 #[must_use]
-pub fn providers(config: &Config) -> Vec<Provider> {
-    let field = |name, label, items, default_value| ProviderField {
-        name,
-        r#type: "ENUM",
-        label,
-        items,
-        default_value,
+pub fn providers(config: &Config, workspace: &str, credentials: &[String]) -> Vec<Provider> {
+    let mut all = builtin_providers();
+    for kind in [Kind::Stt, Kind::Llm, Kind::Tts] {
+        let of_kind = VENDORS.iter().filter(|vendor| vendor.serves(kind));
+        all.extend(of_kind.map(|vendor| hosted(config, vendor, kind, workspace, credentials)));
+    }
+    // By kind, the built-in ones first.
+    let order = ["stt", "llm", "tts"];
+    all.sort_by_key(|provider| order.iter().position(|kind| *kind == provider.provider_type));
+    all
+}
+
+fn hosted(
+    config: &Config,
+    vendor: &Vendor,
+    kind: Kind,
+    workspace: &str,
+    credentials: &[String],
+) -> Provider {
+    let account = config.accounts.get(vendor, workspace);
+    let source = match account {
+        _ if credentials.iter().any(|name| name == vendor.name) => "workspace",
+        Some(_) => "operator",
+        None => "none",
     };
-    let english = vec![ProviderOption { label: "English", value: "en" }];
+    let own_model = account.and_then(|account| account.model.clone());
+    let is_main = vendor.kinds.first() == Some(&kind);
+    let has_own_address = account.is_some_and(|account| account.url.is_some());
+    let default_model = default_model(vendor.name, kind);
+    let model = match own_model.filter(|_| is_main) {
+        Some(model) => model,
+        None if has_own_address && kind == Kind::Llm && vendor.name == "openai" => String::new(),
+        None => default_model.to_owned(),
+    };
+    let mut fields = Vec::new();
+    let models = models(vendor.name, kind);
+    if !models.is_empty() {
+        let name = if kind == Kind::Tts { "model_id" } else { "model" };
+        fields.push(field(name, "Model", models.to_vec(), default_model));
+    }
+    let is_multilingual = kind != Kind::Llm && vendor.name != CUSTOM;
+    if is_multilingual {
+        fields.push(field("language", "Language", LANGUAGES.to_vec(), "en"));
+    }
+    let display_name = match vendor.name {
+        CUSTOM => "Any OpenAI-compatible server".to_owned(),
+        "openai" if kind == Kind::Llm => "OpenAI, or the operator's compatible server".to_owned(),
+        _ => vendor.display_name.to_owned(),
+    };
+    Provider {
+        display_name,
+        provider: vendor.name,
+        provider_type: kind.name(),
+        model,
+        // A server that needs no key may run; the agent names the address of any other.
+        configured: source != "none" || !vendor.needs_key,
+        source,
+        languages: if is_multilingual { language_tags() } else { Vec::new() },
+        additional_fields: fields,
+    }
+}
+
+fn field(
+    name: &'static str,
+    label: &'static str,
+    items: Vec<ProviderOption>,
+    default_value: &'static str,
+) -> ProviderField {
+    ProviderField { name, r#type: "ENUM", label, items, default_value }
+}
+
+fn builtin_providers() -> Vec<Provider> {
+    let english = || vec![ProviderOption { label: "English", value: "en" }];
     let flite_voices: Vec<ProviderOption> = Voice::ALL.into_iter().map(voice_option).collect();
-    let deepgram = config.deepgram.as_ref();
-    let operator = config.operators.openai.as_ref();
-    let anthropic = config.operators.anthropic.as_ref();
-    let own = operator.and_then(|operator| operator.model.clone());
-    let at_openai =
-        operator.is_none_or(|operator| operator.url.trim_end_matches('/') == OPENAI_URL);
+    let all_voices = [HEART_OPTION].into_iter().chain(flite_voices.iter().cloned()).collect();
+    let language = || vec![field("language", "Language", english(), "en")];
+    let voices = |items, default| vec![field("voice_id", "Voice", items, default)];
+    let builtin = |display_name: &str, provider, kind: Kind, model: &str, fields| Provider {
+        display_name: display_name.to_owned(),
+        provider,
+        provider_type: kind.name(),
+        model: model.to_owned(),
+        configured: true,
+        source: "builtin",
+        languages: vec!["en"],
+        additional_fields: fields,
+    };
     vec![
-        Provider {
-            display_name: "Built-in STT (Moonshine, or PocketSphinx without it)",
-            provider: "builtin",
-            provider_type: "stt",
-            model: "moonshine".into(),
-            configured: true,
-            additional_fields: vec![field("language", "Language", english.clone(), "en")],
-        },
-        Provider {
-            display_name: "PocketSphinx",
-            provider: "pocketsphinx",
-            provider_type: "stt",
-            model: "pocketsphinx".into(),
-            configured: true,
-            additional_fields: vec![field("language", "Language", english, "en")],
-        },
-        Provider {
-            display_name: "Deepgram",
-            provider: "deepgram",
-            provider_type: "stt",
-            model: deepgram
-                .and_then(|operator| operator.model.clone())
-                .unwrap_or_else(|| DEEPGRAM_MODEL.into()),
-            configured: deepgram.is_some(),
-            additional_fields: vec![
-                field("model", "Model", DEEPGRAM_MODELS.to_vec(), DEEPGRAM_MODEL),
-                field("language", "Language", DEEPGRAM_LANGUAGES.to_vec(), "en"),
-            ],
-        },
-        Provider {
-            display_name: "Built-in answerer",
-            provider: "builtin",
-            provider_type: "llm",
-            model: "builtin".into(),
-            configured: true,
-            additional_fields: Vec::new(),
-        },
-        Provider {
-            display_name: "OpenAI, or the operator's compatible server",
-            provider: "openai",
-            provider_type: "llm",
-            model: own
-                .unwrap_or_else(|| if at_openai { OPENAI_MODEL.into() } else { String::new() }),
-            configured: operator.is_some(),
-            additional_fields: Vec::new(),
-        },
-        Provider {
-            display_name: "Anthropic",
-            provider: "anthropic",
-            provider_type: "llm",
-            model: anthropic
-                .and_then(|operator| operator.model.clone())
-                .unwrap_or_else(|| anthropic::DEFAULT_MODEL.into()),
-            configured: anthropic.is_some(),
-            additional_fields: Vec::new(),
-        },
-        Provider {
-            display_name: "Any OpenAI-compatible server",
-            provider: "custom",
-            provider_type: "llm",
-            model: String::new(),
-            configured: true,
-            additional_fields: Vec::new(),
-        },
-        Provider {
-            display_name: "Built-in TTS (Hibari, and flite)",
-            provider: "builtin",
-            provider_type: "tts",
-            model: "hibari".into(),
-            configured: true,
-            additional_fields: vec![field(
-                "voice_id",
-                "Voice",
-                [HEART_OPTION].into_iter().chain(flite_voices.iter().cloned()).collect(),
-                HEART,
-            )],
-        },
-        Provider {
-            display_name: "Hibari",
-            provider: "hibari",
-            provider_type: "tts",
-            model: "hibari".into(),
-            configured: true,
-            additional_fields: vec![field("voice_id", "Voice", vec![HEART_OPTION], HEART)],
-        },
-        Provider {
-            display_name: "Flite",
-            provider: "flite",
-            provider_type: "tts",
-            model: "flite".into(),
-            configured: true,
-            additional_fields: vec![field("voice_id", "Voice", flite_voices, Voice::Slt.name())],
-        },
+        builtin(
+            "Built-in STT (Moonshine, or PocketSphinx without it)",
+            "builtin",
+            Kind::Stt,
+            "moonshine",
+            language(),
+        ),
+        builtin("PocketSphinx", "pocketsphinx", Kind::Stt, "pocketsphinx", language()),
+        builtin("Built-in answerer", "builtin", Kind::Llm, "builtin", Vec::new()),
+        builtin(
+            "Built-in TTS (Hibari, and flite)",
+            "builtin",
+            Kind::Tts,
+            "hibari",
+            voices(all_voices, HEART),
+        ),
+        builtin("Hibari", "hibari", Kind::Tts, "hibari", voices(vec![HEART_OPTION], HEART)),
+        builtin("Flite", "flite", Kind::Tts, "flite", voices(flite_voices, Voice::Slt.name())),
     ]
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::registry::{OperatorLlm, OperatorStt, Operators};
+    use crate::registry::Accounts;
 
-    #[test]
-    fn deepgram_works_where_the_operator_has_a_key() {
-        let deepgram = |config: &Config| {
-            let all = providers(config);
-            let found = all.iter().find(|p| p.provider == "deepgram").expect("it is listed");
-            (found.provider_type, found.configured, found.model.clone())
-        };
-        assert_eq!(deepgram(&Config::default()), ("stt", false, "nova-3".into()));
-        let operator = OperatorStt { url: None, token: Some("k".into()), model: None };
-        let with = |operator| Config { deepgram: Some(operator), ..Config::default() };
-        assert_eq!(deepgram(&with(operator.clone())), ("stt", true, "nova-3".into()));
-        let other = OperatorStt { model: Some("nova-2".into()), ..operator };
-        assert_eq!(deepgram(&with(other)), ("stt", true, "nova-2".into()));
+    fn config(variables: &'static [(&'static str, &'static str)]) -> Config {
+        let variable = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.to_owned());
+        let accounts = Accounts::new(BTreeMap::new(), variable).unwrap();
+        Config { accounts, ..Config::default() }
+    }
+
+    fn listed(config: &Config, kind: &str, name: &str, credentials: &[String]) -> Provider {
+        let all = providers(config, "w", credentials);
+        let found = all.into_iter().find(|p| p.provider == name && p.provider_type == kind);
+        found.expect("it is listed")
     }
 
     #[test]
-    fn the_openai_provider_works_where_the_operator_has_a_key() {
-        let openai = |config: &Config| {
-            let all = providers(config);
-            let found = all.iter().find(|p| p.provider == "openai").cloned().expect("it is listed");
-            (found.configured, found.model)
-        };
-        assert_eq!(openai(&Config::default()), (false, OPENAI_MODEL.to_owned()));
-        let at = |url: &str, model: Option<&str>| Config {
-            operators: Operators {
-                openai: Some(OperatorLlm {
-                    url: url.into(),
-                    token: None,
-                    model: model.map(str::to_owned),
-                }),
-                anthropic: None,
-            },
-            ..Config::default()
-        };
-        assert_eq!(openai(&at("http://127.0.0.1:1/v1", None)), (true, String::new()));
-        assert_eq!(openai(&at("http://127.0.0.1:1/v1", Some("m"))), (true, "m".into()));
-        assert_eq!(openai(&at(OPENAI_URL, None)), (true, OPENAI_MODEL.into()));
+    fn a_vendor_works_where_there_is_a_key() {
+        let none = listed(&Config::default(), "stt", "deepgram", &[]);
+        assert_eq!((none.source, none.configured), ("none", false));
+        assert_eq!(none.model, "nova-3");
+        let keyed = config(&[("DEEPGRAM_API_KEY", "k"), ("DEEPGRAM_MODEL", "nova-2")]);
+        let own = listed(&keyed, "stt", "deepgram", &[]);
+        assert_eq!((own.source, own.configured, &*own.model), ("operator", true, "nova-2"));
+        let voices = listed(&keyed, "tts", "deepgram", &[]);
+        assert_eq!((voices.configured, &*voices.model), (true, "aura-2"), "a model of the STT");
+        let stored = listed(&Config::default(), "tts", "elevenlabs", &["elevenlabs".into()]);
+        assert_eq!((stored.source, stored.configured), ("workspace", true));
     }
 
     #[test]
-    fn the_anthropic_provider_works_where_the_operator_has_a_key() {
-        let listed = |operators: Operators| {
-            let all = providers(&Config { operators, ..Config::default() });
-            let found = all.iter().find(|p| p.provider == "anthropic").cloned();
-            found.map(|p| (p.configured, p.model)).expect("it is listed")
-        };
-        let env = |pairs: &'static [(&str, &str)]| {
-            Operators::from_env(move |name| {
-                pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
-            })
-        };
-        let default_model = anthropic::DEFAULT_MODEL.to_owned();
-        assert_eq!(listed(Operators::default()), (false, default_model.clone()));
-        assert_eq!(listed(env(&[("OPENAI_API_KEY", "k")])), (false, default_model.clone()));
-        assert_eq!(listed(env(&[("ANTHROPIC_API_KEY", "k")])), (true, default_model));
-        let named = env(&[("ANTHROPIC_API_KEY", "k"), ("ANTHROPIC_MODEL", "m")]);
-        assert_eq!(listed(named), (true, "m".into()));
+    fn an_own_server_with_openais_interface_has_no_default_model() {
+        let model = |config: &Config| listed(config, "llm", "openai", &[]).model;
+        assert_eq!(model(&Config::default()), "gpt-4.1-mini");
+        assert_eq!(model(&config(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")])), "");
+        let named = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_MODEL", "m")];
+        assert_eq!(model(&config(Box::leak(Box::new(named)))), "m");
+    }
+
+    #[test]
+    fn providers_are_sorted_by_kind_and_each_is_listed_once() {
+        let all = providers(&Config::default(), "", &[]);
+        let mut names: Vec<_> = all.iter().map(|p| (p.provider_type, p.provider)).collect();
+        assert_eq!(names[0], ("stt", "builtin"));
+        let kinds: Vec<&str> = names.iter().map(|name| name.0).collect();
+        assert!(
+            kinds.is_sorted_by_key(|kind| ["stt", "llm", "tts"].iter().position(|k| k == kind))
+        );
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

@@ -4,7 +4,8 @@ use conversation::settings::{Settings, TURN_SETTING_KEYS};
 use serde_json::{Map, Number, Value};
 
 use crate::http::validate::FieldErrors;
-use crate::store::agent::{Stt, TurnHandling, TurnSettings};
+use crate::store::agent::{TurnHandling, TurnSettings};
+use crate::store::providers::Stt;
 
 /// The two endpointing delays, by their names in `config.turn` and in `stt`.
 const DELAY_FIELDS: [&str; 2] = ["min_endpointing_delay", "max_endpointing_delay"];

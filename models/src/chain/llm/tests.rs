@@ -46,12 +46,12 @@ impl Harness {
     /// A chain of models; the first one has a breaker.
     fn new(models: &[Arc<FakeLlm>]) -> Self {
         let breaker = Breakers::default().get(BreakerKey::new("llm", "first", "", None));
-        let link = |(n, model): (usize, &Arc<FakeLlm>)| Link {
+        let entry = |(n, model): (usize, &Arc<FakeLlm>)| ChainEntry {
             name: format!("Model {n}"),
             model: Arc::clone(model) as Arc<dyn Llm>,
             breaker: (n == 0).then(|| Arc::clone(&breaker)),
         };
-        let chain = LlmChain::new(models.iter().enumerate().map(link).collect());
+        let chain = LlmChain::new(models.iter().enumerate().map(entry).collect());
         Self { models: models.to_vec(), chain, breaker }
     }
 

@@ -51,15 +51,15 @@ struct Harness {
 impl Harness {
     fn new(voices: &[Arc<FakeTts>]) -> Self {
         let breaker = Breakers::default().get(BreakerKey::new("tts", "first", "", None));
-        let link = |(n, voice): (usize, &Arc<FakeTts>)| TtsLink {
-            link: Link {
+        let entry = |(n, voice): (usize, &Arc<FakeTts>)| TtsEntry {
+            entry: ChainEntry {
                 name: format!("Voice {n}"),
                 model: Arc::clone(voice) as Arc<dyn Tts>,
                 breaker: (n == 0).then(|| Arc::clone(&breaker)),
             },
             voice: String::new(),
         };
-        let chain = TtsChain::new(voices.iter().enumerate().map(link).collect());
+        let chain = TtsChain::new(voices.iter().enumerate().map(entry).collect());
         Self { chain, voices: voices.to_vec(), breaker }
     }
 

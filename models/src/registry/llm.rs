@@ -1,0 +1,247 @@
+//! The language model of an agent: its providers in the order in which they are tried.
+
+use std::sync::Arc;
+
+use engine_api::LlmChoice;
+
+use super::vendors::{CUSTOM, Kind, VENDORS, Vendor};
+use super::{Access, Registry, WithWarning, ignored_options, joined, normalize_name};
+use super::{non_empty, truncate_for_message};
+use crate::chain::{ChainEntry, LlmChain};
+use crate::llm::anthropic::{self, Anthropic};
+use crate::llm::builtin::BuiltinLlm;
+use crate::llm::gemini::{self, Gemini};
+use crate::llm::openai::{self, Dialect, OpenAi};
+use crate::llm::responses::{self, OpenAiResponses};
+use crate::llm::{Config, Llm, Timeouts};
+
+/// Protocol of a provider.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    ChatCompletions,
+    Responses,
+    Anthropic,
+    Gemini,
+}
+
+impl Registry {
+    /// The language model for `choice`. With `fallback`, the model to use after the first one
+    /// failed. The result knows its model name: leave [`crate::llm::Request::model`] empty.
+    pub fn llm(
+        &self,
+        choice: &LlmChoice,
+        agent_name: &str,
+        fallback: bool,
+    ) -> WithWarning<Arc<dyn Llm>> {
+        let mut choices = expand(choice);
+        if choice.provider.trim().is_empty() {
+            let defaults = self.default_choices(choice);
+            choices = if defaults.is_empty() { vec![builtin_choice()] } else { defaults };
+        }
+        let first = usize::from(fallback && choices.len() > 1);
+        let (mut entries, mut warnings) = (Vec::new(), Vec::new());
+        for choice in &choices[first..] {
+            match self.llm_entry(choice, agent_name) {
+                Ok((entry, warning)) => {
+                    entries.push(entry);
+                    warnings.extend(warning);
+                }
+                Err(why) => {
+                    let warning = (why, entries.is_empty());
+                    warnings.push(self.replaced_by(warning, &choices[first..], choice));
+                }
+            }
+        }
+        if entries.is_empty() {
+            let defaults = self.default_choices(choice);
+            let default = defaults.iter().find_map(|c| self.llm_entry(c, agent_name).ok());
+            entries.push(match default {
+                Some((entry, _)) => entry,
+                None => self.builtin_entry(agent_name),
+            });
+        }
+        let warning = joined(warnings);
+        match entries.pop() {
+            Some(only) if entries.is_empty() && only.breaker.is_none() => (only.model, warning),
+            last => {
+                entries.extend(last);
+                (Arc::new(LlmChain::new(entries)), warning)
+            }
+        }
+    }
+
+    /// The sentence about a choice that cannot be served.
+    fn replaced_by(
+        &self,
+        (why, is_first): (String, bool),
+        choices: &[LlmChoice],
+        choice: &LlmChoice,
+    ) -> String {
+        let has_next = choices.last().is_some_and(|last| last != choice);
+        if has_next || !is_first {
+            return format!("{why}; the next provider is used instead.");
+        }
+        let has_own = !self.default_choices(choice).is_empty();
+        let who = if has_own { "the server's own language model" } else { "the built-in answerer" };
+        format!("{why}; {who} is used instead.")
+    }
+
+    /// The choices of agents that name no provider: those of the configuration, else the first
+    /// vendor of which the operator has an account; empty = the built-in answerer.
+    fn default_choices(&self, choice: &LlmChoice) -> Vec<LlmChoice> {
+        let of = |provider: &str| LlmChoice {
+            provider: provider.to_owned(),
+            workspace: choice.workspace.clone(),
+            ..LlmChoice::default()
+        };
+        if !self.config.defaults.llm.is_empty() {
+            return self.config.defaults.llm.iter().map(|name| of(name)).collect();
+        }
+        let has_account = |vendor: &&Vendor| {
+            vendor.serves(Kind::Llm)
+                && self.config.accounts.get(vendor, &choice.workspace).is_some()
+        };
+        VENDORS.iter().find(has_account).map(|vendor| of(vendor.name)).into_iter().collect()
+    }
+
+    /// The language model of one choice, and a sentence about its options.
+    ///
+    /// # Errors
+    /// Why it cannot be served, without a full stop.
+    fn llm_entry(
+        &self,
+        choice: &LlmChoice,
+        agent_name: &str,
+    ) -> Result<(ChainEntry<dyn Llm>, Option<String>), String> {
+        let name = normalize_name(&choice.provider);
+        let of_server = |ignored: Vec<&str>| ignored_options(Kind::Llm, &ignored);
+        match name.as_str() {
+            "builtin" | "visavis" => {
+                let ignored = choice.options.keys().map(String::as_str).collect();
+                return Ok((self.builtin_entry(agent_name), of_server(ignored)));
+            }
+            "script" => {
+                let scripted = Arc::new(self.scripted_models(&choice.model)?);
+                let entry = ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
+                return Ok((entry, None));
+            }
+            _ => {}
+        }
+        let protocol = match name.as_str() {
+            "openairesponses" => Protocol::Responses,
+            "anthropic" | "claude" => Protocol::Anthropic,
+            "google" | "gemini" => Protocol::Gemini,
+            _ => Protocol::ChatCompletions,
+        };
+        let account = match name.as_str() {
+            "openairesponses" => "openai",
+            "geminiopenai" | "googleopenai" => "google",
+            "azure" | "azureopenai" => CUSTOM,
+            name => name,
+        };
+        let vendor = Vendor::find(account).filter(|vendor| vendor.serves(Kind::Llm));
+        let Some(vendor) = vendor else {
+            let requested = truncate_for_message(&choice.provider);
+            return Err(format!("The LLM provider {requested:?} is not available on this server"));
+        };
+        let own = (choice.url.as_ref(), choice.token.as_ref());
+        let access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
+        let breaker = Some(self.breaker(Kind::Llm, vendor, &access));
+        let (model, ignored) = self.hosted_llm(protocol, &name, choice, access);
+        let entry = ChainEntry { name: vendor.display_name.to_owned(), model, breaker };
+        Ok((entry, of_server(ignored)))
+    }
+
+    /// The client of a server, and the names of the options that it does not read.
+    fn hosted_llm<'a>(
+        &self,
+        protocol: Protocol,
+        provider: &str,
+        choice: &'a LlmChoice,
+        access: Access,
+    ) -> (Arc<dyn Llm>, Vec<&'a str>) {
+        let Access { url, token, model: operator_model, client, share_data } = access;
+        let (refused, runtime) = (self.refused_parameters.clone(), self.runtime.clone());
+        let requested = non_empty(Some(&choice.model)).unwrap_or(&operator_model);
+        let or_default = |text: &str, default: &str| match text {
+            "" => default.to_owned(),
+            text => text.to_owned(),
+        };
+        let config = |url: String, model: String| Config {
+            url,
+            token,
+            model,
+            timeouts: Timeouts::default(),
+        };
+        match protocol {
+            Protocol::Anthropic => {
+                let (options, ignored) = anthropic::Options::read(&choice.options);
+                let Config { url, token, model, timeouts } = config(
+                    or_default(&url, anthropic::DEFAULT_URL),
+                    or_default(requested, anthropic::DEFAULT_MODEL),
+                );
+                let config = anthropic::Config { url, token, model, options, timeouts };
+                (Arc::new(Anthropic::new(config, client, refused, runtime)), ignored)
+            }
+            Protocol::Gemini => {
+                let (options, ignored) = gemini::read_options(&choice.options);
+                let config = config(
+                    or_default(&url, gemini::DEFAULT_URL),
+                    or_default(requested, gemini::DEFAULT_MODEL),
+                );
+                (Arc::new(Gemini::new(config, options, client, refused, runtime)), ignored)
+            }
+            Protocol::Responses => {
+                let (options, ignored) = responses::read_options(&choice.options);
+                let config = config(
+                    or_default(&url, responses::DEFAULT_URL),
+                    or_default(requested, responses::DEFAULT_MODEL),
+                );
+                let llm =
+                    OpenAiResponses::new(config, options, share_data, client, refused, runtime);
+                (Arc::new(llm), ignored)
+            }
+            Protocol::ChatCompletions => {
+                let (options, ignored) = openai::read_options(&choice.options);
+                let named = openai::dialect(provider);
+                let default_url = named.map_or("", |dialect| dialect.url);
+                let url = or_default(&url, default_url);
+                // The address decides: a provider's name may stand for a proxy.
+                let of_url = Dialect::of_url(&url);
+                let is_named = url == default_url || of_url.url.is_empty();
+                let dialect = named.filter(|_| is_named).unwrap_or(of_url);
+                let default_model = if url == dialect.url { dialect.model } else { "" };
+                let config = config(url, or_default(requested, default_model));
+                let settings = openai::Settings { dialect, options, share_data };
+                let llm = OpenAi::with_settings(config, settings, client, refused, runtime);
+                (Arc::new(llm), ignored)
+            }
+        }
+    }
+
+    fn builtin_entry(&self, agent_name: &str) -> ChainEntry<dyn Llm> {
+        let encoder = self.encoder.get().cloned();
+        let llm = BuiltinLlm::new(agent_name, self.runtime.clone(), encoder);
+        ChainEntry { name: "the built-in answerer".into(), model: Arc::new(llm), breaker: None }
+    }
+}
+
+fn builtin_choice() -> LlmChoice {
+    LlmChoice { provider: "builtin".into(), ..LlmChoice::default() }
+}
+
+/// The choice, the same with its fallback model, and its fallbacks.
+fn expand(choice: &LlmChoice) -> Vec<LlmChoice> {
+    let alone = |choice: &LlmChoice| LlmChoice { fallback: Vec::new(), ..choice.clone() };
+    let mut choices = vec![alone(choice)];
+    if let Some(model) = non_empty(choice.fallback_model.as_ref()) {
+        choices.push(LlmChoice { model: model.to_owned(), ..alone(choice) });
+    }
+    choices.extend(
+        choice
+            .fallback
+            .iter()
+            .map(|next| LlmChoice { workspace: choice.workspace.clone(), ..alone(next) }),
+    );
+    choices
+}

@@ -1,0 +1,123 @@
+//! `[providers]`: the operator's accounts at vendors, and the providers of agents that name none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use models::registry::{Account, Accounts, DefaultProviders, VENDORS, Vendor};
+use serde::Deserialize;
+
+/// `[providers]`
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Providers {
+    pub(crate) stt: Vec<String>,
+    pub(crate) llm: Vec<String>,
+    pub(crate) tts: Vec<String>,
+    /// `[providers.NAME]`
+    #[serde(flatten)]
+    pub(crate) accounts: BTreeMap<String, AccountSettings>,
+}
+
+/// `[providers.NAME]`
+#[derive(Clone, Default, Deserialize, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AccountSettings {
+    pub(crate) api_key: Option<String>,
+    pub(crate) api_key_file: Option<PathBuf>,
+    pub(crate) base_url: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) workspaces: Option<Vec<String>>,
+    pub(crate) share_data: bool,
+}
+
+impl std::fmt::Debug for AccountSettings {
+    /// Omits the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccountSettings").field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+/// Keys of `[providers.NAME]`.
+pub(super) const ACCOUNT_KEYS: [&str; 6] =
+    ["api_key", "api_key_file", "base_url", "model", "workspaces", "share_data"];
+
+/// Names of `[providers.NAME]`.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    VENDORS.iter().map(|vendor| vendor.name)
+}
+
+/// Whether `name` is one of a vendor.
+pub(super) fn is_vendor(name: &str) -> bool {
+    Vendor::find(name).is_some()
+}
+
+impl Providers {
+    /// Reads the keys that are in files, and fills `api_key` with them.
+    ///
+    /// # Errors
+    /// The name of the account, and what is wrong.
+    pub(super) fn read_key_files(&mut self) -> Result<(), (String, String)> {
+        for (name, settings) in &mut self.accounts {
+            let Some(path) = &settings.api_key_file else { continue };
+            let key = format!("providers.{name}");
+            if settings.api_key.is_some() {
+                return Err((key, "has both api_key and api_key_file; keep one of them".into()));
+            }
+            settings.api_key = Some(read_key(path).map_err(|why| (key, why))?);
+        }
+        Ok(())
+    }
+
+    /// The accounts of the file and of the environment.
+    pub(crate) fn accounts(&self) -> Accounts {
+        let filled = |text: &Option<String>| {
+            text.as_ref().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+        };
+        let account = |settings: &AccountSettings| Account {
+            url: filled(&settings.base_url),
+            token: filled(&settings.api_key),
+            model: filled(&settings.model),
+            workspaces: settings.workspaces.clone(),
+            share_data: settings.share_data,
+        };
+        let file = self.accounts.iter().map(|(name, s)| (name.clone(), account(s))).collect();
+        Accounts::new(file, environment_variable).unwrap_or_else(|unknown| {
+            // `ConfigSource` has rejected it.
+            tracing::error!(unknown, "a provider of the configuration is not known");
+            Accounts::default()
+        })
+    }
+
+    /// The providers of agents that name none.
+    pub(crate) fn defaults(&self) -> DefaultProviders {
+        DefaultProviders { stt: self.stt.clone(), llm: self.llm.clone(), tts: self.tts.clone() }
+    }
+}
+
+/// A variable, or for a key the content of the file that `NAME_FILE` names.
+fn environment_variable(name: &str) -> Option<String> {
+    if let Ok(value) = std::env::var(name) {
+        return Some(value);
+    }
+    if !name.ends_with("_API_KEY") {
+        return None;
+    }
+    let path = std::env::var_os(format!("{name}_FILE")).filter(|path| !path.is_empty())?;
+    match read_key(Path::new(&path)) {
+        Ok(key) => Some(key),
+        Err(reason) => {
+            tracing::error!(variable = format!("{name}_FILE"), reason, "a key is not read");
+            None
+        }
+    }
+}
+
+/// The first line of a file with a key.
+fn read_key(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    match text.lines().next().map(str::trim) {
+        Some(key) if !key.is_empty() => Ok(key.to_owned()),
+        _ => Err(format!("{} is empty", path.display())),
+    }
+}
