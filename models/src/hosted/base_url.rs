@@ -4,9 +4,8 @@ use url::Url;
 
 use crate::{Error, ErrorKind};
 
-/// The base address `given`, or `default` if it is empty: with the scheme `http` or `https`, without
-/// user, query, fragment and a slash at its end. One of `known_paths` at its end is removed, because
-/// people paste addresses with it; the list begins with the longest ones.
+/// The base address `given`, or `default` if it is empty: as of [`server_url`], without user, query
+/// and fragment.
 ///
 /// # Errors
 /// [`ErrorKind::Rejected`] if it is not a URL with a host and the scheme `http`, `https`, `ws` or
@@ -20,6 +19,20 @@ pub(crate) fn base_url(
     let given = Some(given.trim()).filter(|url| !url.is_empty()).unwrap_or(default);
     let invalid =
         || Error::new(ErrorKind::Rejected, format!("The address of {vendor} is not a valid URL"));
+    let mut url = server_url(given, known_paths).ok_or_else(invalid)?;
+    // The key is sent in a header, never in the URL.
+    url.set_username("").and_then(|()| url.set_password(None)).map_err(|()| invalid())?;
+    url.set_query(None);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// The address `given`, with the scheme `http` or `https` and without a slash at its end. One of
+/// `known_paths` at its end is removed, because people paste addresses with it; the list begins
+/// with the longest ones. `None` if it is not a URL with a host and the scheme `http`, `https`, `ws`
+/// or `wss`.
+pub(crate) fn server_url(given: &str, known_paths: &[&str]) -> Option<Url> {
+    let given = given.trim();
     let with_scheme = |rest: &str, scheme: &str| format!("{scheme}{rest}");
     let lower = given.get(..3).unwrap_or_default().to_ascii_lowercase();
     let text = match lower.as_str() {
@@ -27,19 +40,15 @@ pub(crate) fn base_url(
         "ws:" => with_scheme(&given[2..], "http"),
         _ => given.to_owned(),
     };
-    let mut url = Url::parse(&text).map_err(|_| invalid())?;
+    let mut url = Url::parse(&text).ok()?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(invalid());
+        return None;
     }
-    // The key is sent in a header, never in the URL.
-    url.set_username("").and_then(|()| url.set_password(None)).map_err(|()| invalid())?;
-    url.set_query(None);
-    url.set_fragment(None);
     let path = url.path().trim_end_matches('/');
     let prefix = known_paths.iter().find_map(|known| path.strip_suffix(known)).unwrap_or(path);
-    let prefix = prefix.to_owned();
+    let prefix = prefix.trim_end_matches('/').to_owned();
     url.set_path(&prefix);
-    Ok(url)
+    Some(url)
 }
 
 /// The address of `path` under a base address.
@@ -66,6 +75,8 @@ mod tests {
         ] {
             assert_eq!(base(given).unwrap(), expected, "{given}");
         }
+        let kept = server_url("wss://a.example/p/v1/?k=v", &["/v1"]).unwrap();
+        assert_eq!(with_path(kept, "x").as_str(), "https://a.example/p/x?k=v");
         let prefixed = base("https://proxy.example/x/").unwrap().parse().unwrap();
         assert_eq!(with_path(prefixed, "v1/y").as_str(), "https://proxy.example/x/v1/y");
         for bad in ["api.x.com", "ftp://x", "https://", "data:x", "\u{0}", "ws", "wsx://a", "ü"] {

@@ -11,13 +11,16 @@ use crate::{Error, ErrorKind};
 
 /// Words of vendors that mean an account without credit. Some send them with status 401 or 429, or
 /// in a close frame.
-const NO_CREDIT: [&str; 6] = [
+const NO_CREDIT: [&str; 9] = [
     "payment_required",
     "payment required",
     "insufficient_quota",
     "quota_exceeded",
     "insufficient credit",
     "out of credit",
+    "billing_error",
+    "credit balance",
+    "insufficient balance",
 ];
 
 /// Words of vendors that mean too many requests at the same time. Some send them with another status
@@ -121,7 +124,7 @@ impl Failure {
         let Refusal { status, retry_after, body } = refusal;
         match status {
             402 => Self::no_credit(vendor),
-            400..=499 if says(&NO_CREDIT, body) => Self::no_credit(vendor),
+            400..=499 if says_no_credit(body) => Self::no_credit(vendor),
             400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
             401 | 403 if endpoint.authorization.is_none() => {
                 Self::new(ErrorKind::InvalidKey, format!("{vendor} requires an API key"), None)
@@ -153,7 +156,7 @@ impl Failure {
         let vendor = endpoint.vendor;
         let words = describe(endpoint, reason);
         match code {
-            _ if says(&NO_CREDIT, reason) => Self::no_credit(vendor),
+            _ if says_no_credit(reason) => Self::no_credit(vendor),
             _ if says(&BUSY, reason) => Self::busy(vendor, None),
             1003 | 1007 | 1008 | 3006 => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
@@ -165,6 +168,11 @@ impl Failure {
             ),
         }
     }
+}
+
+/// Whether a vendor's words or code mean an account without credit.
+pub(crate) fn says_no_credit(words: &str) -> bool {
+    says(&NO_CREDIT, words)
 }
 
 fn says(phrases: &[&str], words: &str) -> bool {

@@ -5,7 +5,7 @@ mod base_url;
 pub(crate) mod connection;
 pub(crate) mod failure;
 
-pub(crate) use base_url::{base_url, with_path};
+pub(crate) use base_url::{base_url, server_url, with_path};
 
 /// The server of a vendor.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use self::parser::MessageParser;
 use self::request::request_body;
 pub use super::driver::RefusedParameters;
 use super::driver::{self, Driver, Protocol, WarmUp};
-use super::server_url::{join, server_url};
 use super::stream::StreamParser;
 use super::{Request, Timeouts};
+use crate::hosted::{server_url, with_path};
 
 /// Anthropic's own server.
 pub const DEFAULT_URL: &str = "https://api.anthropic.com";
@@ -108,7 +108,7 @@ impl Protocol for Messages {
 
 /// The URL of an endpoint of the server at `base`.
 fn endpoint(base: &str, path: &str) -> Option<Url> {
-    server_url(base, &["/messages", "/v1"]).map(|url| join(url, path))
+    server_url(base, &["/v1/messages", "/v1"]).map(|url| with_path(url, path))
 }
 
 #[cfg(test)]

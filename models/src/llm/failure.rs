@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server_message::error_message;
+use crate::hosted::failure::says_no_credit;
 use crate::{Error, ErrorKind};
 
 /// Wait after a 429 that names none, plus a random part of at most the same length, so that calls
@@ -14,15 +15,6 @@ const BUSY_WAIT: Duration = Duration::from_millis(250);
 
 /// Maximum number of characters of a model's name in an error.
 const MAX_MODEL_CHARS: usize = 60;
-
-/// Types, codes and words that mean an account without credit, whatever the status.
-const NO_CREDIT: [&str; 5] = [
-    "billing_error",
-    "insufficient_quota",
-    "credit balance",
-    "insufficient credits",
-    "insufficient balance",
-];
 
 /// A failure that the server reported, by a status or by an event in its stream.
 #[derive(Debug, Default)]
@@ -173,15 +165,15 @@ impl Failure {
         };
         let (kind, message) = match class {
             Class::Key | Class::Permission if self.without_key => {
-                (ErrorKind::Rejected, format!("{vendor} requires an API key"))
+                (ErrorKind::InvalidKey, format!("{vendor} requires an API key"))
             }
-            Class::Key => (ErrorKind::Rejected, format!("the API key for {vendor} is not valid")),
+            Class::Key => (ErrorKind::InvalidKey, format!("the API key for {vendor} is not valid")),
             Class::Permission => (
-                ErrorKind::Rejected,
+                ErrorKind::InvalidKey,
                 because(format!("the API key for {vendor} does not permit this request")),
             ),
             Class::Billing => {
-                (ErrorKind::Rejected, format!("the {vendor} account has no credit left"))
+                (ErrorKind::NoCredit, format!("the {vendor} account has no credit left"))
             }
             Class::UnknownModel if model.is_empty() => {
                 (ErrorKind::Rejected, format!("{vendor} does not have this model"))
@@ -219,7 +211,7 @@ impl Failure {
     fn class(&self) -> Class {
         // The account's state and a wrong key are also reported as an invalid request.
         let words = self.words.to_lowercase();
-        if NO_CREDIT.iter().any(|sign| words.contains(sign) || self.has_label(sign)) {
+        if says_no_credit(&words) || self.labels.iter().any(|label| says_no_credit(label)) {
             return Class::Billing;
         }
         if self.has_label("api_key_invalid") || words.contains("api key not valid") {

@@ -14,9 +14,9 @@ use self::request::request_body;
 use super::Request;
 use super::driver::{Config, Driver, Protocol, RefusedParameters, WarmUp};
 pub use super::options::Options;
-use super::server_url::{join, server_url};
 use super::stream::StreamParser;
 use super::thought_signatures::ThoughtSignatures;
+use crate::hosted::{server_url, with_path};
 
 /// Google's own server.
 pub const DEFAULT_URL: &str = "https://generativelanguage.googleapis.com";
@@ -114,13 +114,13 @@ impl Protocol for GenerateContent {
     }
 
     fn warm_up(&self, base: &str, _model: &str) -> Option<WarmUp> {
-        server(base).map(|url| WarmUp::Connect(join(url, "v1beta/models")))
+        server(base).map(|url| WarmUp::Connect(with_path(url, "v1beta/models")))
     }
 }
 
 /// The server at `base`, without a version.
 fn server(base: &str) -> Option<Url> {
-    server_url(base, &["/openai", "/models", "/v1beta", "/v1"])
+    server_url(base, &["/v1beta/openai", "/v1beta/models", "/v1beta", "/v1"])
 }
 
 #[cfg(test)]

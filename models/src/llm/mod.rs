@@ -14,7 +14,6 @@ pub mod openai;
 mod options;
 pub mod responses;
 mod server_message;
-mod server_url;
 mod sse;
 mod stream;
 mod think_filter;

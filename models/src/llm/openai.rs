@@ -13,10 +13,10 @@ use super::Request;
 pub use super::driver::Config;
 use super::driver::{Driver, Protocol, RefusedParameters, WarmUp};
 pub use super::options::Options;
-use super::server_url::{join, server_url};
 use super::stream::StreamParser;
 use super::thought_signatures::ThoughtSignatures;
 use super::wire::{AnswerParser, STREAM_OPTIONS, request_body};
+use crate::hosted::{server_url, with_path};
 
 /// Names of the options that an agent may set.
 const OPTIONS: [&str; 9] = [
@@ -190,7 +190,7 @@ pub(super) fn endpoint(dialect: &Dialect, base: &str, path: &str) -> Option<Url>
     {
         url.set_path(own.path());
     }
-    Some(join(url, path))
+    Some(with_path(url, path))
 }
 
 /// Adds the key and the headers of the dialect.

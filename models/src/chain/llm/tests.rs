@@ -32,7 +32,7 @@ fn failed(kind: ErrorKind) -> Script {
 }
 
 fn answer(text: &str) -> Script {
-    let end = Event::End { prompt_tokens: 0, completion_tokens: 0 };
+    let end = Event::End { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0 };
     vec![Event::Text(text.into()), end]
 }
 

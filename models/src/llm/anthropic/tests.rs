@@ -75,6 +75,18 @@ fn bodies(server: &MockServer) -> Vec<Value> {
     server.requests.lock().unwrap().iter().map(|seen| seen.2.clone()).collect()
 }
 
+#[test]
+fn the_base_url_may_be_an_endpoint_or_end_in_a_version() {
+    let of = |base: &str| endpoint(base, "v1/messages").map(String::from);
+    for base in ["https://a.example", "https://a.example/", " https://a.example/v1 "] {
+        assert_eq!(of(base).unwrap(), "https://a.example/v1/messages");
+    }
+    assert_eq!(of("wss://a.example/v1/messages/").unwrap(), "https://a.example/v1/messages");
+    assert_eq!(of("ws://127.0.0.1:8/p/v1?k=v").unwrap(), "http://127.0.0.1:8/p/v1/messages?k=v");
+    assert_eq!(of("mailto:a@b.example"), None);
+    assert_eq!(of("nonsense"), None);
+}
+
 #[tokio::test]
 async fn a_question_reaches_the_server_and_its_answer_comes_back() {
     let (server, url) = serve(vec![sse(&(start_frame()
@@ -211,25 +223,36 @@ async fn a_failure_that_may_pass_is_repeated_once() {
     let never = vec![advice(500, &[("x-should-retry", "false")])];
     assert_eq!(asked(never).await, failed(ErrorKind::Failed, 1));
     assert_eq!(asked(vec![error_response(529, "")]).await, failed(ErrorKind::Failed, 1));
-    assert_eq!(asked(vec![error_response(401, "")]).await, failed(ErrorKind::Rejected, 1));
+    assert_eq!(asked(vec![error_response(401, "")]).await, failed(ErrorKind::InvalidKey, 1));
 }
 
 #[tokio::test]
 async fn refusals_are_reported_without_the_key() {
     let says = |text: &str| json!({"error": {"type": "x", "message": text}}).to_string();
     let cases = [
-        (400, says("the key secret is\n odd"), "Anthropic refused the request: the key *** is odd"),
+        (
+            400,
+            says("the key secret is\n odd"),
+            ErrorKind::Rejected,
+            "Anthropic refused the request: the key *** is odd",
+        ),
         (
             403,
             says("(secret) and sk-ant-other"),
+            ErrorKind::InvalidKey,
             "the API key for Anthropic does not permit this request: *** and ***",
         ),
-        (401, says("invalid x-api-key secret"), "the API key for Anthropic is not valid"),
+        (
+            401,
+            says("invalid x-api-key secret"),
+            ErrorKind::InvalidKey,
+            "the API key for Anthropic is not valid",
+        ),
     ];
-    for (status, body, reason) in cases {
+    for (status, body, kind, reason) in cases {
         let (_, url) = serve(vec![error_response(status, &body)]).await;
         let failed = ask(&client(url)).await.failed.unwrap();
-        assert_eq!(failed, (ErrorKind::Rejected, reason.to_owned()));
+        assert_eq!(failed, (kind, reason.to_owned()));
     }
     let event = json!({"type": "error", "error": {"type": "api_error", "message": "key secret"}});
     let (_, url) = serve(vec![sse(&frame(&event))]).await;

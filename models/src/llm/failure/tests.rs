@@ -22,23 +22,23 @@ fn with_wait(status: u16, millis: Option<&str>, seconds: Option<&str>) -> Failur
 
 #[test]
 fn each_failure_has_a_kind_and_a_sentence() {
-    use ErrorKind::{Busy, Failed, Rejected};
+    use ErrorKind::{Busy, Failed, InvalidKey, NoCredit, Rejected};
     let key = "the API key for Anthropic is not valid";
     let credit = "the Anthropic account has no credit left";
     let limit = "Anthropic is at its limit of requests";
     let cases = [
-        (401, body("authentication_error", "invalid x-api-key"), Rejected, key),
+        (401, body("authentication_error", "invalid x-api-key"), InvalidKey, key),
         (
             403,
             body("permission_error", "not in this region"),
-            Rejected,
+            InvalidKey,
             "the API key for Anthropic does not permit this request: not in this region",
         ),
-        (402, body("billing_error", "pay"), Rejected, credit),
+        (402, body("billing_error", "pay"), NoCredit, credit),
         (
             400,
             body("invalid_request_error", "Your credit balance is too low to use the API."),
-            Rejected,
+            NoCredit,
             credit,
         ),
         (

@@ -67,7 +67,7 @@ async fn failures_are_one_sentence_without_the_key() {
         (
             400,
             says(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
-            ErrorKind::Rejected,
+            ErrorKind::InvalidKey,
             "the API key for Google is not valid",
         ),
         (

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use url::Url;
 
-use super::super::server_url::{join, server_url};
+use crate::hosted::{server_url, with_path};
 
 /// A server, and how it differs from the others.
 #[derive(Debug)]
@@ -235,9 +235,9 @@ impl Dialect {
         if !self.loads_models || model.is_empty() {
             return None;
         }
-        let url = server_url(base, &["/chat/completions", "/v1"])?;
+        let url = server_url(base, &["/v1/chat/completions", "/v1"])?;
         let body = json!({"model": model, "prompt": "", "stream": false, "keep_alive": "30m"});
-        Some((join(url, "api/generate"), body))
+        Some((with_path(url, "api/generate"), body))
     }
 }
 

@@ -235,7 +235,7 @@ async fn refusals_are_told_in_the_servers_words_without_secrets() {
         (
             401,
             says(&format!("Incorrect API key provided: {key}.")),
-            ErrorKind::Rejected,
+            ErrorKind::InvalidKey,
             "the API key for the LLM server is not valid",
         ),
         (

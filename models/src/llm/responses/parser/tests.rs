@@ -97,7 +97,7 @@ fn failures_of_the_server_are_one_sentence() {
         (
             json!({"type": "response.failed", "response": {"error": {
                 "code": "insufficient_quota", "message": "pay"}}}),
-            ErrorKind::Rejected,
+            ErrorKind::NoCredit,
             "the OpenAI account has no credit left",
         ),
         (json!({"error": {"message": "it broke"}}), ErrorKind::Failed, "OpenAI failed: it broke"),
