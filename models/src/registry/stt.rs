@@ -138,3 +138,6 @@ fn expand(choice: &SttChoice) -> Vec<SttChoice> {
     );
     choices
 }
+
+#[cfg(test)]
+mod tests;
