@@ -164,6 +164,24 @@ async fn a_cancelled_reply_is_cancelled_at_once_and_its_late_sound_is_dropped() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reply_that_is_cut_off_closes_its_context_also_after_its_last_sound() {
+    let (call, mut peer) = start_default().await;
+    let tts = call.tts.as_ref().unwrap();
+    let mut first = call.speak(1, "One.");
+    first_text(&mut peer, "reply-1", "One.").await;
+    peer.send(sound("reply-1", 300, 1, "One. ", 0)).await;
+    peer.send(flush_done("reply-1")).await;
+    assert_eq!(first.speech().await.failed, "");
+    tts.cancel_reply(7);
+    tts.cancel_reply(1);
+    assert_eq!(peer.json().await, json!({"context_id": "reply-1", "close_context": true}));
+    let _second = call.speak(2, "Two.");
+    first_text(&mut peer, "reply-2", "Two.").await;
+    tts.cancel_reply(2);
+    assert_eq!(peer.json().await, json!({"context_id": "reply-2", "close_context": true}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_segment_that_is_cancelled_alone_does_not_end_the_reply() {
     let (call, mut peer) = start_default().await;
     let (mut first, second) = (call.speak(1, "One."), call.speak(1, "Two."));

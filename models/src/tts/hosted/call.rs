@@ -80,9 +80,13 @@ impl Tts for CallTts {
         };
         // The task ends before its senders only by a panic, which is logged.
         let ended = |_| Error::new(ErrorKind::Failed, "the connection to the TTS is lost");
-        self.commands.send(Command::Speak(segment)).map_err(ended)?;
+        self.commands.send(Command::Speak(Box::new(segment))).map_err(ended)?;
         let commands = self.commands.clone();
         Ok(Handle::new(move || drop(commands.send(Command::Cancel(id)))))
+    }
+
+    fn cancel_reply(&self, reply: u64) {
+        drop(self.commands.send(Command::CancelReply(reply)));
     }
 
     fn has_voice(&self, voice: &str) -> bool {

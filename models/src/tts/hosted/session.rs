@@ -107,9 +107,11 @@ pub(in crate::tts) struct Text<'a> {
 
 /// From the call to the task.
 pub(super) enum Command {
-    Speak(Segment),
+    Speak(Box<Segment>),
     /// Cancels the segment with this id.
     Cancel(u64),
+    /// Cancels the reply with this number.
+    CancelReply(u64),
 }
 
 /// Why a connection is no longer served.
@@ -362,11 +364,21 @@ impl<C: Codec> Session<C> {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Speak(segment) if segment.text.is_silent() => segment.send(Event::End),
-            Command::Speak(segment) => self.queue.push_back(segment),
+            Command::Speak(segment) => self.queue.push_back(*segment),
             Command::Cancel(id) => {
                 self.queue.retain(|segment| segment.id != id);
                 if let Some(context) = &mut self.context {
                     context.cancel(id);
+                }
+            }
+            Command::CancelReply(reply) => {
+                self.queue.retain(|segment| segment.reply != reply);
+                if let Some(context) = self.context.take_if(|context| context.reply == reply) {
+                    if context.is_idle() {
+                        self.codec.close_context(&mut self.messages);
+                    } else {
+                        self.codec.cancel(&mut self.messages);
+                    }
                 }
             }
         }
