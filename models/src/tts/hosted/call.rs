@@ -7,8 +7,9 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::codec::Codec;
 use super::context::Segment;
-use super::session::{Codec, Command, Session};
+use super::session::{Command, Session};
 use super::spoken_text::SpokenText;
 use super::{Timeouts, may_be_vendor_voice};
 use crate::hosted::Endpoint;
