@@ -29,6 +29,9 @@ const BUSY: [&str; 4] = [
     "rate_limited",
 ];
 
+/// Words in a close frame that mean a connection without activity, whatever its code.
+const INACTIVE: [&str; 4] = ["timeout", "timed out", "time out", "inactivity"];
+
 /// A connection that could not be opened, or that ended.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -151,7 +154,7 @@ impl Failure {
         match code {
             _ if says(&NO_CREDIT, reason) => Self::no_credit(vendor),
             _ if says(&BUSY, reason) => Self::busy(vendor, None),
-            1003 | 1007 | 1008 | 3006 => {
+            1003 | 1007 | 1008 | 3006 if !says(&INACTIVE, reason) => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
             3009 => Self::busy(vendor, None),
@@ -265,6 +268,11 @@ mod tests {
         let credit = "The Deepgram account has no credit left";
         assert_eq!(close(1008, "insufficient_quota"), (credit.into(), false));
         assert!(close(3009, "").1 && close(1000, "").1);
+        assert!(close(1008, "input_timeout_exceeded").1);
+        assert_eq!(
+            close(1008, "max_active_conversations"),
+            ("Deepgram is at its limit of simultaneous requests".into(), true)
+        );
     }
 
     #[test]

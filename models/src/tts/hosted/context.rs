@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::spoken_text::SpokenText;
 use super::{Timeouts, max_seconds};
 use crate::Sink;
-use crate::tts::{Event, Word};
+use crate::tts::{Event, Request, Word};
 
 /// Sample rate that is requested of all vendors, in Hz.
 pub(in crate::tts) const SAMPLE_RATE: u32 = 24_000;
@@ -48,6 +48,21 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    /// A segment that was requested at `queued_at`.
+    pub(super) fn new(id: u64, request: Request, sink: Sink<Event>, queued_at: Instant) -> Self {
+        Self {
+            id,
+            reply: request.reply,
+            text: SpokenText::new(&request.text, &request.pronunciation),
+            voice: request.voice,
+            language: request.language,
+            sink: Some(sink),
+            queued_at,
+            was_repeated: false,
+            first_word_at: None,
+        }
+    }
+
     pub(super) fn send(&self, event: Event) {
         if let Some(sink) = &self.sink {
             sink.send(event);

@@ -17,8 +17,8 @@ use super::context::{Context, Fault, Segment};
 use crate::hosted::Endpoint;
 use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
-use crate::tts::Event;
-use crate::{Error, ErrorKind};
+use crate::tts::{Event, Request};
+use crate::{Error, ErrorKind, Sink};
 
 /// Time to connect while no segment waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,7 +29,8 @@ const CONTEXT_IDLE: Duration = Duration::from_secs(5);
 
 /// From the call to the task.
 pub(super) enum Command {
-    Speak(Box<Segment>),
+    /// Speaks a segment that was requested at this time.
+    Speak { id: u64, request: Box<Request>, sink: Sink<Event>, at: Instant },
     /// Cancels the segment with this id.
     Cancel(u64),
     /// Cancels the reply with this number.
@@ -54,6 +55,8 @@ pub(super) struct Session<C> {
     queue: VecDeque<Segment>,
     context: Option<Context>,
     has_marks: bool,
+    /// Whether the current connection has delivered sound: its voice and its key are valid.
+    has_served: bool,
     /// The failure that no attempt can repair.
     refused: Option<(ErrorKind, String)>,
     outputs: Vec<Output>,
@@ -75,6 +78,7 @@ impl<C: Codec> Session<C> {
             queue: VecDeque::new(),
             context: None,
             has_marks: false,
+            has_served: false,
             refused: None,
             outputs: Vec::new(),
             messages: Vec::new(),
@@ -175,6 +179,7 @@ impl<C: Codec> Session<C> {
     /// Serves a connection until the call ends, or the connection fails.
     async fn stream(&mut self, socket: &mut WebSocket) -> Result<End, Failure> {
         self.codec.reset();
+        self.has_served = false;
         let mut busy_at = Instant::now();
         let mut sent_at = busy_at;
         let mut ping_at = busy_at + PING_INTERVAL;
@@ -285,8 +290,14 @@ impl<C: Codec> Session<C> {
 
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Speak(segment) if segment.text.is_silent() => segment.send(Event::End),
-            Command::Speak(segment) => self.queue.push_back(*segment),
+            Command::Speak { id, request, sink, at } => {
+                let segment = Segment::new(id, *request, sink, at);
+                if segment.text.is_silent() {
+                    segment.send(Event::End);
+                } else {
+                    self.queue.push_back(segment);
+                }
+            }
             Command::Cancel(id) => {
                 self.queue.retain(|segment| segment.id != id);
                 if let Some(context) = &mut self.context {
@@ -345,6 +356,7 @@ impl<C: Codec> Session<C> {
             };
             match output {
                 Output::Samples(pcm) => {
+                    self.has_served = true;
                     context.push_samples(now, pcm).map_err(|fault| self.fault(fault))?;
                 }
                 Output::Words(words) => context.push_words(&words),
@@ -420,7 +432,7 @@ impl<C: Codec> Session<C> {
         let mut segments = self.context.take().map(Context::into_segments).unwrap_or_default();
         segments.append(&mut self.queue);
         self.fail_segments(segments, &failure.error);
-        if failure.retry_after.is_none() {
+        if failure.retry_after.is_none() && !self.has_served {
             self.refused = Some((failure.error.kind(), failure.error.to_string()));
         }
     }

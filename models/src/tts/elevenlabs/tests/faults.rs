@@ -164,3 +164,36 @@ async fn an_endless_sound_fails() {
     let failed = segment.speech().await.failed;
     assert_eq!(failed, "Rejected ElevenLabs sends more sound than the text can take");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_worked_is_replaced_whatever_closed_it() {
+    let (call, mut peer) = start_default().await;
+    let mut first = call.speak(1, "One.");
+    first_text(&mut peer, "reply-1", "One.").await;
+    peer.send(sound("reply-1", 300, 1, "One. ", 0)).await;
+    peer.send(flush_done("reply-1")).await;
+    assert_eq!(first.speech().await.failed, "");
+    let mut second = call.speak(2, "Two.");
+    assert_eq!(peer.json().await["close_context"], true);
+    first_text(&mut peer, "reply-2", "Two.").await;
+    peer.close(1008, "policy").await;
+    let failed = second.speech().await.failed;
+    assert_eq!(failed, "Rejected ElevenLabs refused the request, code 1008: policy");
+    let _third = call.speak(3, "Three.");
+    let mut other = call.accept().await;
+    first_text(&mut other, "reply-3", "Three.").await;
+    // One that has not worked is not.
+    let (call, mut peer) = start_default().await;
+    peer.close(1008, "invalid key").await;
+    for _ in 0..2 {
+        let failed = call.speak(1, "One.").speech().await.failed;
+        assert_eq!(failed, "Rejected ElevenLabs refused the request, code 1008: invalid key");
+    }
+    // An idle connection that the vendor closes is opened again at once.
+    let (call, mut peer) = start_default().await;
+    call.advance(6_000).await;
+    peer.close(1008, "input_timeout_exceeded").await;
+    let mut other = call.accept().await;
+    let _segment = call.speak(1, "One.");
+    first_text(&mut other, "reply-1", "One.").await;
+}

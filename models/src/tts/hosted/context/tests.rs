@@ -4,17 +4,8 @@ use crate::tts::hosted::test_sink::{Events, Speech, sink};
 
 fn segment(id: u64, text: &str) -> (Segment, Events) {
     let (sink, events) = sink();
-    let segment = Segment {
-        id,
-        reply: 1,
-        voice: String::new(),
-        language: None,
-        text: SpokenText::new(text, &[]),
-        sink: Some(sink),
-        queued_at: Instant::now(),
-        was_repeated: false,
-        first_word_at: None,
-    };
+    let request = Request { text: text.into(), reply: 1, ..Request::default() };
+    let segment = Segment::new(id, request, sink, Instant::now());
     (segment, events)
 }
 
