@@ -32,6 +32,9 @@ const BUSY: [&str; 4] = [
     "rate_limited",
 ];
 
+/// Words in a close frame that mean a connection without activity, whatever its code.
+const INACTIVE: [&str; 4] = ["timeout", "timed out", "time out", "inactivity"];
+
 /// A connection that could not be opened, or that ended.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -158,7 +161,7 @@ impl Failure {
         match code {
             _ if says_no_credit(reason) => Self::no_credit(vendor),
             _ if says(&BUSY, reason) => Self::busy(vendor, None),
-            1003 | 1007 | 1008 | 3006 => {
+            1003 | 1007 | 1008 | 3006 if !says(&INACTIVE, reason) => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
             3009 => Self::busy(vendor, None),
@@ -277,6 +280,11 @@ mod tests {
         let credit = "The Deepgram account has no credit left";
         assert_eq!(close(1008, "insufficient_quota"), (credit.into(), false));
         assert!(close(3009, "").1 && close(1000, "").1);
+        assert!(close(1008, "input_timeout_exceeded").1);
+        assert_eq!(
+            close(1008, "max_active_conversations"),
+            ("Deepgram is at its limit of simultaneous requests".into(), true)
+        );
     }
 
     #[test]
