@@ -11,23 +11,46 @@ use crate::{Error, ErrorKind};
 
 /// Words of vendors that mean an account without credit. Some send them with status 401 or 429, or
 /// in a close frame.
-const NO_CREDIT: [&str; 6] = [
+const NO_CREDIT: [&str; 9] = [
     "payment_required",
     "payment required",
     "insufficient_quota",
     "quota_exceeded",
     "insufficient credit",
+    "insufficient funds",
+    "insufficient balance",
+    "insufficient account balance",
     "out of credit",
 ];
 
+/// Words of vendors that mean a key that is not valid, in a close frame or a message.
+const BAD_KEY: [&str; 4] = ["unauthorized", "not authorized", "invalid api key", "invalid_api_key"];
+
+/// What a vendor reports in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::stt) enum Fault {
+    /// The code of a close frame.
+    Code(u16),
+    /// The key is missing or not valid.
+    Key,
+    /// The account has no credit.
+    NoCredit,
+    /// Too many requests or connections.
+    Busy,
+    /// The same request will be refused again.
+    Refused,
+    /// The server failed.
+    Broken,
+}
+
 /// A connection that could not be opened, or that ended.
 #[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) error: Error,
+pub(in crate::stt) struct Failure {
+    pub(in crate::stt) error: Error,
     /// Minimum time until the next attempt; `None` if no attempt can succeed.
-    pub(super) retry_after: Option<Duration>,
+    pub(in crate::stt) retry_after: Option<Duration>,
     /// Whether another STT shall serve at once, although an attempt may succeed: the user waits.
-    pub(super) is_urgent: bool,
+    pub(in crate::stt) is_urgent: bool,
 }
 
 impl Failure {
@@ -47,18 +70,26 @@ impl Failure {
         Self::permanent(format!("The {vendor} account has no credit left"))
     }
 
+    fn bad_key(endpoint: &Endpoint) -> Self {
+        let vendor = endpoint.vendor;
+        Self::permanent(match endpoint.authorization {
+            Some(_) => format!("The API key for {vendor} is not valid"),
+            None => format!("{vendor} requires an API key"),
+        })
+    }
+
     fn busy(vendor: &str, retry_after: Option<Duration>) -> Self {
         let message = format!("{vendor} is at its limit of simultaneous requests");
         Self::new(ErrorKind::Busy, message, Some(retry_after.unwrap_or_default()))
     }
 
     /// A time limit of ours expired, while `what`.
-    pub(super) fn timeout(endpoint: &Endpoint, what: &str) -> Self {
+    pub(in crate::stt) fn timeout(endpoint: &Endpoint, what: &str) -> Self {
         Self::temporary(ErrorKind::Timeout, format!("{} {what}", endpoint.vendor))
     }
 
     /// The connection was refused.
-    pub(super) fn from_handshake(endpoint: &Endpoint, error: HandshakeError) -> Self {
+    pub(in crate::stt) fn from_handshake(endpoint: &Endpoint, error: HandshakeError) -> Self {
         match error {
             HandshakeError::Request(error) => Self::from_transport(endpoint, &error),
             HandshakeError::Refused(refusal) => Self::from_refusal(endpoint, &refusal),
@@ -66,7 +97,7 @@ impl Failure {
     }
 
     /// The connection failed.
-    pub(super) fn from_transport(endpoint: &Endpoint, error: &egress::Error) -> Self {
+    pub(in crate::stt) fn from_transport(endpoint: &Endpoint, error: &egress::Error) -> Self {
         let vendor = endpoint.vendor;
         match error {
             egress::Error::ForbiddenAddress => Self::permanent(format!(
@@ -85,16 +116,14 @@ impl Failure {
         }
     }
 
-    fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
+    /// The server answered with this status instead of what it was asked for.
+    pub(in crate::stt) fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
         let vendor = endpoint.vendor;
         let Refusal { status, retry_after, body } = refusal;
         match status {
             402 => Self::no_credit(vendor),
             400..=499 if says_no_credit(body) => Self::no_credit(vendor),
-            401 | 403 if endpoint.authorization.is_none() => {
-                Self::permanent(format!("{vendor} requires an API key"))
-            }
-            401 | 403 => Self::permanent(format!("The API key for {vendor} is not valid")),
+            401 | 403 => Self::bad_key(endpoint),
             429 => Self::busy(vendor, *retry_after),
             408 | 409 | 500.. => {
                 let words = describe(endpoint, body);
@@ -109,26 +138,57 @@ impl Failure {
     }
 
     /// The vendor closed the connection; `code` is that of the close frame.
-    pub(super) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
+    pub(in crate::stt) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
         let vendor = endpoint.vendor;
         let words = describe(endpoint, reason);
         match code {
+            4002 | 4003 => Self::no_credit(vendor),
             _ if says_no_credit(reason) => Self::no_credit(vendor),
+            4001 => Self::bad_key(endpoint),
+            1008 if says_bad_key(reason) => Self::bad_key(endpoint),
             1003 | 1007 | 1008 | 3006 => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
-            3009 => Self::busy(vendor, None),
+            3009 | 4102 => Self::busy(vendor, None),
             _ => Self::temporary(
                 ErrorKind::Failed,
                 format!("{vendor} closed the connection, code {code}{words}"),
             ),
         }
     }
+
+    /// The vendor reports a failure in a message.
+    pub(in crate::stt) fn from_fault(endpoint: &Endpoint, fault: Fault, reason: &str) -> Self {
+        let vendor = endpoint.vendor;
+        let words = describe(endpoint, reason);
+        match fault {
+            Fault::Code(code) => Self::from_close(endpoint, code, reason),
+            Fault::NoCredit => Self::no_credit(vendor),
+            _ if says_no_credit(reason) => Self::no_credit(vendor),
+            Fault::Key => Self::bad_key(endpoint),
+            Fault::Busy => Self::busy(vendor, None),
+            Fault::Refused if says_bad_key(reason) => Self::bad_key(endpoint),
+            Fault::Refused => Self::permanent(format!("{vendor} refused the request{words}")),
+            Fault::Broken => Self::temporary(ErrorKind::Failed, format!("{vendor} failed{words}")),
+        }
+    }
+
+    /// The response of the server cannot be read.
+    pub(in crate::stt) fn unreadable(endpoint: &Endpoint, body: &str) -> Self {
+        let words = describe(endpoint, body);
+        let message = format!("{} sent no transcript{words}", endpoint.vendor);
+        Self::temporary(ErrorKind::Failed, message)
+    }
 }
 
 fn says_no_credit(words: &str) -> bool {
     let words = words.to_lowercase();
     NO_CREDIT.iter().any(|phrase| words.contains(phrase))
+}
+
+fn says_bad_key(words: &str) -> bool {
+    let words = words.to_lowercase();
+    BAD_KEY.iter().any(|phrase| words.contains(phrase))
 }
 
 /// The vendor's words for a person, after a colon; empty if it has none.
@@ -228,6 +288,37 @@ mod tests {
         let credit = "The Deepgram account has no credit left";
         assert_eq!(close(1008, "insufficient_quota"), (credit.into(), false));
         assert!(close(3009, "").1 && close(1000, "").1);
+        let key = "The API key for Deepgram is not valid";
+        assert_eq!(close(1008, "Unauthorized Connection: Missing API key"), (key.into(), false));
+        assert_eq!(close(4001, ""), (key.into(), false));
+        assert_eq!(close(4003, ""), (credit.into(), false));
+        assert_eq!(
+            close(3005, "Server error"),
+            ("Deepgram closed the connection, code 3005: Server error".into(), true)
+        );
+    }
+
+    #[test]
+    fn faults_in_messages_have_their_sentences() {
+        let fault = |fault, words: &str| {
+            let failure = Failure::from_fault(&endpoint(), fault, words);
+            (failure.error.to_string(), failure.retry_after.is_some())
+        };
+        let key = "The API key for Deepgram is not valid";
+        let credit = "The Deepgram account has no credit left";
+        let busy = "Deepgram is at its limit of simultaneous requests";
+        for (kind, words, sentence, may_retry) in [
+            (Fault::Key, "x", key, false),
+            (Fault::NoCredit, "x", credit, false),
+            (Fault::Refused, "Code: insufficient_quota", credit, false),
+            (Fault::Refused, "invalid_api_key", key, false),
+            (Fault::Busy, "x", busy, true),
+            (Fault::Code(4102), "x", busy, true),
+            (Fault::Refused, "bad model", "Deepgram refused the request: bad model", false),
+            (Fault::Broken, "", "Deepgram failed", true),
+        ] {
+            assert_eq!(fault(kind, words), (sentence.into(), may_retry), "{kind:?} {words}");
+        }
     }
 
     #[test]

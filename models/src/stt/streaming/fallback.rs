@@ -19,27 +19,21 @@ pub(super) async fn warn(text: String, call_started: oneshot::Receiver<()>, sink
 /// its end. `warning` runs meanwhile.
 pub(super) async fn serve(
     mut stream: Box<dyn SttStream>,
-    mut buffer: SpeechBuffer,
+    buffer: SpeechBuffer,
     mut commands: mpsc::Receiver<Command>,
     warning: impl Future<Output = ()>,
 ) {
+    let mut pcm = Vec::new();
+    let mut forward = move |command: Command| match command {
+        Command::StartSpeech => stream.start_speech(),
+        Command::Audio(chunk) => stream.push_audio(decode(&chunk, &mut pcm)),
+        Command::EndSpeech => stream.end_speech(),
+    };
     let forward = async {
-        let mut pcm = Vec::new();
-        for speech in buffer.take() {
-            stream.start_speech();
-            for chunk in &speech.audio {
-                stream.push_audio(decode(chunk, &mut pcm));
-            }
-            if speech.ended {
-                stream.end_speech();
-            }
-        }
+        buffer.commands().for_each(&mut forward);
+        drop(buffer);
         while let Some(command) = commands.recv().await {
-            match command {
-                Command::StartSpeech => stream.start_speech(),
-                Command::Audio(chunk) => stream.push_audio(decode(&chunk, &mut pcm)),
-                Command::EndSpeech => stream.end_speech(),
-            }
+            forward(command);
         }
     };
     // In this order: the warning comes before the first transcript if the call has started.
