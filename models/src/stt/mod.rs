@@ -7,6 +7,7 @@ pub mod moonshine;
 pub mod pocketsphinx;
 mod streaming;
 mod transcript_cleanup;
+pub mod transcriptions;
 
 pub use streaming::{HostedConfig, HostedOptions};
 

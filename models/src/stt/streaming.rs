@@ -49,15 +49,16 @@ pub use self::config::HostedConfig;
 pub use self::options::HostedOptions;
 
 pub(super) use self::audio_messages::AudioMessages;
-pub(super) use self::call::Transport;
-pub(super) use self::failure::Fault;
+pub(super) use self::call::{Call, Dropped, Transport, wait_until};
+pub(super) use self::failure::{Failure, Fault};
 pub(super) use self::options::{Kind, Table};
+pub(super) use self::session::MAX_REQUESTED_DELAY;
 pub(super) use self::turns::{TurnUpdate, Turns, Word};
+pub(super) use self::usage::TokenUsage;
 #[cfg(test)]
 pub(super) use self::utterances::{Counts, MAX_TEXT_BYTES};
 pub(super) use self::utterances::{Limits, Utterance, Utterances};
 
-use self::call::Call;
 use self::session::Session;
 use self::speech_buffer::SpeechBuffer;
 use super::{Event, Stt, SttStream, TurnHint};
@@ -108,7 +109,7 @@ pub(super) enum Output {
     /// The vendor's opinion about the current turn.
     Turn(TurnHint),
     /// Tokens that the vendor bills.
-    Tokens { input: u32, output: u32 },
+    Tokens(TokenUsage),
     /// The vendor reports that it cannot go on, in its own words.
     Failed(Fault, String),
     /// The vendor accepts audio, but sends nothing.

@@ -86,6 +86,8 @@ impl AssemblyAiCodec {
             text: &turn.transcript,
             words: turn.words.into_iter().map(word).collect(),
             is_complete: turn.end_of_turn && (turn.turn_is_formatted || !self.formats_twice),
+            // The vendor does not say so.
+            is_answer: false,
         };
         self.turns.update(now, &update, outputs);
         let is_second = self.formats_twice && turn.turn_is_formatted;

@@ -255,9 +255,7 @@ impl<C: Codec> Session<C> {
                 Output::Interim(text) => call.sink.send(Event::Interim(text)),
                 Output::Final(text) => call.finish_utterance(text),
                 Output::Turn(hint) => call.sink.send(Event::Turn(hint)),
-                Output::Tokens { input, output } => {
-                    call.meter.add_tokens(Instant::now(), input, output);
-                }
+                Output::Tokens(tokens) => call.meter.add_tokens(Instant::now(), tokens),
                 Output::Failed(fault, words) => {
                     return Err(Failure::from_fault(&call.endpoint, fault, &words));
                 }

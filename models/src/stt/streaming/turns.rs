@@ -41,6 +41,8 @@ pub(in crate::stt) struct TurnUpdate<'a> {
     pub(in crate::stt) words: Vec<Word<'a>>,
     /// Whether the turn is complete.
     pub(in crate::stt) is_complete: bool,
+    /// Whether it was completed by the end mark.
+    pub(in crate::stt) is_answer: bool,
 }
 
 /// The utterances of a connection, and the vendor's turns in them.
@@ -87,12 +89,22 @@ impl Turns {
         self.expect_no_more(now);
     }
 
-    /// The vendor has no open turn: if the oldest utterance has ended and all its text is final,
-    /// only a turn that begins soon can add to it.
-    pub(in crate::stt) fn expect_no_more(&mut self, now: Instant) {
+    /// If the oldest utterance has ended and all its text is final, only a turn that begins soon can
+    /// add to it.
+    fn expect_no_more(&mut self, now: Instant) {
         if let Some(front) = self.utterances.front_mut()
             && front.has_ended()
             && front.is_segmented()
+        {
+            front.settle(Some(now + SETTLE_TIME));
+        }
+    }
+
+    /// The vendor had no open turn at the end mark. The same, even if there is no text.
+    pub(in crate::stt) fn expect_nothing(&mut self, now: Instant) {
+        if let Some(front) = self.utterances.front_mut()
+            && front.has_ended()
+            && !front.is_open()
         {
             front.settle(Some(now + SETTLE_TIME));
         }
@@ -148,7 +160,7 @@ impl Turns {
         match front.end() {
             Some(end) if update.is_complete => {
                 let last_word = update.words.last().map_or(end, |word| word.end);
-                if end - last_word <= SILENT_TAIL {
+                if update.is_answer || end - last_word <= SILENT_TAIL {
                     self.utterances.finish(now, outputs);
                 } else {
                     front.settle(Some(now + SETTLE_TIME));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::duration_of;
@@ -10,6 +11,26 @@ use crate::stt::{Event, Usage};
 
 /// Interval of the reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Tokens that a vendor bills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::stt) struct TokenUsage {
+    /// Of the audio and the prompt.
+    pub(in crate::stt) input: u32,
+    /// Of the transcript.
+    pub(in crate::stt) output: u32,
+}
+
+impl TokenUsage {
+    /// Reads OpenAI's field `usage`. Models that are billed by duration report no tokens.
+    pub(in crate::stt) fn read(usage: &Value) -> Self {
+        let count = |name| {
+            let count = usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        Self { input: count("input_tokens"), output: count("output_tokens") }
+    }
+}
 
 /// Counts the usage of a stream, and reports it in parts.
 #[derive(Debug, Default)]
@@ -47,9 +68,10 @@ impl Meter {
     }
 
     /// The vendor reports tokens.
-    pub(in crate::stt) fn add_tokens(&mut self, now: Instant, input: u32, output: u32) {
-        self.usage.input_tokens = self.usage.input_tokens.saturating_add(input);
-        self.usage.output_tokens = self.usage.output_tokens.saturating_add(output);
+    pub(in crate::stt) fn add_tokens(&mut self, now: Instant, tokens: TokenUsage) {
+        let usage = &mut self.usage;
+        usage.input_tokens = usage.input_tokens.saturating_add(tokens.input);
+        usage.output_tokens = usage.output_tokens.saturating_add(tokens.output);
         self.expect_report(now);
     }
 

@@ -97,9 +97,14 @@ impl Utterance {
         }
     }
 
+    /// Whether it has text that may change.
+    pub(in crate::stt) fn is_open(&self) -> bool {
+        !self.interim.is_empty()
+    }
+
     /// Whether its text consists of final segments.
     pub(in crate::stt) fn is_segmented(&self) -> bool {
-        !self.segments.is_empty() && self.interim.is_empty()
+        !self.segments.is_empty() && !self.is_open()
     }
 
     /// The text becomes final at `at`, unless it is changed before; `None` = at the other limits.
