@@ -4,6 +4,8 @@ pub mod assemblyai;
 pub mod deepgram;
 pub mod elevenlabs;
 pub mod moonshine;
+pub mod openai;
+pub mod openai_realtime;
 pub mod pocketsphinx;
 mod streaming;
 mod transcript_cleanup;
