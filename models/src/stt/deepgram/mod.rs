@@ -1,9 +1,10 @@
-//! Deepgram Nova over its streaming interface (`/v1/listen`).
+//! Deepgram's streaming interfaces: Nova (`/v1/listen`) and Flux (`/v2/listen`).
 //!
-//! Its own endpointing is off: this server decides when speech has ended, and then requests the
-//! final transcript with `Finalize`. The duration of the connection is billed, so there is one per
+//! The vendor's endpointing is off: this server decides when speech has ended, and then requests
+//! the final transcript with `Finalize` or `ForceEndTurn`. The duration of the connection is billed, so there is one per
 //! call, from the time that the client has connected until the call ends.
 
+mod flux;
 mod nova;
 mod settings;
 
@@ -11,8 +12,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle as Runtime;
 
-pub use settings::{DEFAULT_MODEL, DEFAULT_URL, DeepgramConfig, read_options};
+pub use settings::{DEFAULT_MODEL, DEFAULT_URL, DeepgramConfig, is_flux, read_options};
 
+use self::flux::FluxCodec;
 use self::nova::NovaCodec;
 use super::Stt;
 use super::streaming::{Endpoint, HostedConfig, HostedOptions, socket_stt};
@@ -43,10 +45,16 @@ pub fn deepgram_with_options(
     fallback: Option<Arc<dyn Stt>>,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    let url = settings::nova_url(config, options)?;
+    let is_flux = is_flux(&config.model);
+    let url = if is_flux { settings::flux_url } else { settings::nova_url }(config, options)?;
     let authorization = settings::authorization(config);
     let endpoint = Endpoint::new(settings::VENDOR, url, authorization, config, client);
-    Ok(socket_stt(endpoint, NovaCodec::default, fallback, runtime))
+    if is_flux {
+        let sends_hints = options.provider_turns;
+        Ok(socket_stt(endpoint, move || FluxCodec::new(sends_hints), fallback, runtime))
+    } else {
+        Ok(socket_stt(endpoint, NovaCodec::default, fallback, runtime))
+    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,17 @@ const NOVA_OPTIONS: Table = &[
     ("tag", Kind::Text(128)),
 ];
 
+/// Options of Flux.
+const FLUX_OPTIONS: Table = &[
+    ("eager_eot_threshold", Kind::Number(0.3, 0.9)),
+    ("eot_threshold", Kind::Number(0.5, 1.0)),
+    ("eot_timeout_ms", Kind::Integer(500, 60_000)),
+    ("numerals", Kind::Flag),
+    ("profanity_filter", Kind::Flag),
+    ("redact", Kind::Texts(10, 64)),
+    ("tag", Kind::Text(128)),
+];
+
 /// Server, model and language.
 pub type DeepgramConfig = HostedConfig;
 
@@ -39,8 +50,13 @@ pub fn read_options<'a>(
     model: &str,
     values: &'a Map<String, Value>,
 ) -> (HostedOptions, Vec<&'a str>) {
-    let _ = model;
-    HostedOptions::read(NOVA_OPTIONS, values)
+    HostedOptions::read(if is_flux(model) { FLUX_OPTIONS } else { NOVA_OPTIONS }, values)
+}
+
+/// Whether a model is served by the interface of version 2.
+#[must_use]
+pub fn is_flux(model: &str) -> bool {
+    model.trim().to_lowercase().starts_with("flux")
 }
 
 /// The header with the key, if there is one.
@@ -76,6 +92,35 @@ pub(super) fn nova_url(config: &HostedConfig, options: &HostedOptions) -> Result
         .extend_pairs(privacy(options))
         .extend_pairs(options.parameters())
         .extend_pairs(config.keyterms().map(|term| (keyterm, term)));
+    Ok(url)
+}
+
+/// The URL of a stream of Flux. Contains no secret.
+///
+/// # Errors
+/// [`crate::ErrorKind::Rejected`] if the base is not a URL.
+pub(super) fn flux_url(config: &HostedConfig, options: &HostedOptions) -> Result<Url, Error> {
+    let mut url = config.endpoint(VENDOR, DEFAULT_URL, &KNOWN_ENDINGS, "/v2/listen")?;
+    let model = config.model(DEFAULT_MODEL).to_lowercase();
+    let endpointing: &[(&str, &str)] = if options.provider_turns {
+        &[("eager_eot_threshold", "0.5")]
+    } else {
+        // This server decides when a turn has ended.
+        &[("eot_threshold", "1.0"), ("eot_timeout_ms", "60000")]
+    };
+    // Only the multilingual model accepts it.
+    let language = config.primary_language().filter(|_| model.contains("multi"));
+    url.query_pairs_mut()
+        .append_pair("model", &model)
+        .append_pair("encoding", "linear16")
+        .append_pair("sample_rate", &SAMPLE_RATE.to_string())
+        .extend_pairs(
+            endpointing.iter().filter_map(|(name, value)| options.or_default(name, value)),
+        )
+        .extend_pairs(privacy(options))
+        .extend_pairs(options.parameters())
+        .extend_pairs(language.map(|language| ("language_hint", language)))
+        .extend_pairs(config.keyterms().map(|term| ("keyterm", term)));
     Ok(url)
 }
 
@@ -129,6 +174,32 @@ mod tests {
             "model=nova-2&language=multi&encoding=linear16&sample_rate=16000&channels=1\
              &interim_results=true&punctuate=true&endpointing=false&redact=pci&redact=ssn\
              &smart_format=false&tag=a+b&keywords=Ada"
+        );
+    }
+    #[test]
+    fn flux_leaves_the_ends_of_turns_to_this_server_unless_it_shall_decide() {
+        let config = HostedConfig {
+            model: "Flux-general-multi".into(),
+            language: "de-AT".into(),
+            keyterms: vec!["Visavis".into()],
+            ..HostedConfig::default()
+        };
+        assert_eq!(
+            flux_url(&config, &HostedOptions::default()).unwrap().as_str(),
+            "https://api.deepgram.com/v2/listen?model=flux-general-multi&encoding=linear16\
+             &sample_rate=16000&eot_threshold=1.0&eot_timeout_ms=60000&mip_opt_out=true\
+             &language_hint=de&keyterm=Visavis"
+        );
+        let values = json!({"eot_threshold": 0.8, "eager_eot_threshold": 1.0, "punctuate": true});
+        let (mut options, mut ignored) = read("flux-general-en", &values);
+        ignored.sort_unstable();
+        assert_eq!(ignored, ["eager_eot_threshold", "punctuate"]);
+        options.provider_turns = true;
+        let config = HostedConfig { model: "flux-general-en".into(), ..HostedConfig::default() };
+        assert_eq!(
+            flux_url(&config, &options).unwrap().query().unwrap(),
+            "model=flux-general-en&encoding=linear16&sample_rate=16000&eager_eot_threshold=0.5\
+             &mip_opt_out=true&eot_threshold=0.8"
         );
     }
 }

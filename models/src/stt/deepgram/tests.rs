@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use self::kit::{CHUNK_SAMPLES, start};
 use super::*;
 use crate::ErrorKind;
-use crate::stt::streaming::test_support::KEY;
+use crate::stt::streaming::test_support::{Harness, KEY};
 use crate::stt::{Event, Usage};
 
 #[tokio::test(start_paused = true)]
@@ -177,6 +177,31 @@ async fn usage_is_reported_every_10_s_and_at_the_end() {
     let last = call.events.recv().await;
     let expected = Usage { connected: seconds(5), ..Usage::default() };
     assert!(matches!(last, Some(Event::Usage(usage)) if usage == expected), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_of_flux_is_served_by_the_second_interface() {
+    let mut call = Harness::start(|config, client, fallback, runtime| {
+        let config = HostedConfig { model: "flux-general-en".into(), ..config.clone() };
+        deepgram(&config, client, fallback, runtime).unwrap()
+    })
+    .await;
+    let mut peer = call.accept().await;
+    assert!(peer.uri.starts_with("/v2/listen?model=flux-general-en&"), "{}", peer.uri);
+    assert_eq!(peer.keys, [format!("authorization: Token {KEY}")]);
+    call.speak(10);
+    peer.audio(10).await;
+    // No audio comes, for example because packets are lost.
+    call.advance(500).await;
+    call.user().end_speech();
+    assert_eq!(peer.text().await, r#"{"type":"ForceEndTurn"}"#);
+    assert_eq!(peer.silence_bytes, 16_000);
+    let info = r#"{"type":"TurnInfo","event":"EndOfTurn","trigger":"manual","turn_index":0,
+        "transcript":"Hello.","words":[]}"#;
+    peer.send_text(info.into()).await;
+    assert_eq!(call.event().await, "final Hello.");
+    call.stream = None;
+    assert_eq!(peer.text().await, r#"{"type":"CloseStream"}"#);
 }
 
 #[test]
