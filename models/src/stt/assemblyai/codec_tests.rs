@@ -143,7 +143,7 @@ fn a_noise_gets_an_empty_transcript_and_the_next_utterance_its_words() {
     assert_eq!(h.turn(0, Partial, (1_200, 1_400), "yes"), [last(""), interim("yes")].concat(),);
     h.end();
     assert_eq!(h.turn(0, Formatted, (1_200, 1_400), "Yes."), last("Yes."));
-    h.speak(1_500);
+    h.speak(1_000);
     h.end();
     assert_eq!(h.expire().1, last(""));
 }
@@ -152,7 +152,7 @@ fn a_noise_gets_an_empty_transcript_and_the_next_utterance_its_words() {
 fn a_server_that_sends_nothing_for_long_speech_has_stalled() {
     let mut h = Harness::assemblyai(false);
     h.speak(3_000);
-    assert_eq!(h.expire(), (1_950 + 2_500, vec![Output::Stalled]));
+    assert_eq!(h.expire(), (1_450 + 2_500, vec![Output::Stalled]));
     let mut h = Harness::assemblyai(false);
     h.speak(2_500);
     assert_eq!(h.receive(r#"{"type":"SpeechStarted","timestamp":240}"#), []);

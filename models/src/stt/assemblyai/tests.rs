@@ -6,15 +6,6 @@ use super::*;
 use crate::stt::streaming::CHUNK_BYTES;
 use crate::stt::streaming::test_support::{CHUNK_SAMPLES, Harness, KEY};
 
-fn make(
-    config: &HostedConfig,
-    client: egress::Client,
-    fallback: Option<Arc<dyn Stt>>,
-    runtime: Runtime,
-) -> Arc<dyn Stt> {
-    assemblyai(config, &HostedOptions::default(), client, fallback, runtime).unwrap()
-}
-
 fn turn(order: u64, text: &str) -> String {
     json!({"type": "Turn", "turn_order": order, "turn_is_formatted": true, "end_of_turn": true,
            "transcript": text, "words": []})
@@ -23,7 +14,7 @@ fn turn(order: u64, text: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn an_utterance_is_padded_forced_and_the_session_is_terminated() {
-    let mut call = Harness::start(make).await;
+    let mut call = Harness::start(assemblyai).await;
     let mut peer = call.accept().await;
     assert!(peer.uri.starts_with("/v3/ws?sample_rate=16000&"), "{}", peer.uri);
     assert_eq!(peer.keys, [format!("authorization: {KEY}")]);
@@ -41,7 +32,7 @@ async fn an_utterance_is_padded_forced_and_the_session_is_terminated() {
 
 #[tokio::test(start_paused = true)]
 async fn stored_audio_is_sent_again_at_a_limited_speed() {
-    let mut call = Harness::start(make).await;
+    let mut call = Harness::start(assemblyai).await;
     let mut peer = call.accept().await;
     call.speak(60);
     call.user().end_speech();
@@ -81,7 +72,7 @@ async fn errors_after_the_handshake_hand_the_call_over() {
             "AssemblyAI refused the request, code 3006: Invalid parameter",
         ),
     ] {
-        let mut call = Harness::start(make).await;
+        let mut call = Harness::start(assemblyai).await;
         let mut peer = call.accept().await;
         call.speak(4);
         call.user().end_speech();

@@ -181,9 +181,9 @@ async fn usage_is_reported_every_10_s_and_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_of_flux_is_served_by_the_second_interface() {
-    let mut call = Harness::start(|config, client, fallback, runtime| {
+    let mut call = Harness::start(|config, options, client, fallback, runtime| {
         let config = HostedConfig { model: "flux-general-en".into(), ..config.clone() };
-        deepgram(&config, client, fallback, runtime).unwrap()
+        deepgram_with_options(&config, options, client, fallback, runtime)
     })
     .await;
     let mut peer = call.accept().await;

@@ -24,8 +24,8 @@ use crate::stt::streaming::{
 const LIMITS: Limits = Limits {
     answer: Duration::from_millis(700),
     silent_answer: Duration::from_secs(2),
-    // A noise gets no partial transcript.
-    answered_audio: Some(2 * BYTES_PER_SECOND),
+    // A short noise gets no partial transcript.
+    answered_audio: Some(BYTES_PER_SECOND * 3 / 2),
     answers_each_end: true,
 };
 /// Time in which the answer to a commit that timed out is expected to arrive late.

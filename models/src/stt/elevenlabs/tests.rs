@@ -3,18 +3,9 @@
 use super::*;
 use crate::stt::streaming::test_support::{CHUNK_SAMPLES, Harness, KEY};
 
-fn make(
-    config: &HostedConfig,
-    client: egress::Client,
-    fallback: Option<Arc<dyn Stt>>,
-    runtime: Runtime,
-) -> Arc<dyn Stt> {
-    elevenlabs(config, &HostedOptions::default(), client, fallback, runtime).unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn utterances_are_committed_and_the_connection_is_kept_open() {
-    let mut call = Harness::start(make).await;
+    let mut call = Harness::start(elevenlabs).await;
     let mut peer = call.accept().await;
     assert!(peer.uri.starts_with("/v1/speech-to-text/realtime?model_id="), "{}", peer.uri);
     assert_eq!(peer.keys, [format!("xi-api-key: {KEY}")]);
@@ -46,7 +37,7 @@ async fn an_error_after_the_handshake_hands_the_call_over() {
             "ElevenLabs refused the request: no model for ***",
         ),
     ] {
-        let mut call = Harness::start(make).await;
+        let mut call = Harness::start(elevenlabs).await;
         let mut peer = call.accept().await;
         call.speak(4);
         call.user().end_speech();

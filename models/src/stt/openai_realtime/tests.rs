@@ -3,21 +3,12 @@
 use super::*;
 use crate::stt::streaming::test_support::{Harness, KEY};
 
-fn make(
-    config: &HostedConfig,
-    client: egress::Client,
-    fallback: Option<Arc<dyn Stt>>,
-    runtime: Runtime,
-) -> Arc<dyn Stt> {
-    openai_realtime(config, &HostedOptions::default(), client, fallback, runtime).unwrap()
-}
-
 const COMPLETED: &str = r#"{"type":"conversation.item.input_audio_transcription.completed",
     "item_id":"i1","transcript":"Hello."}"#;
 
 #[tokio::test(start_paused = true)]
 async fn an_old_session_is_renewed_when_no_audio_waits() {
-    let mut call = Harness::start(make).await;
+    let mut call = Harness::start(openai_realtime).await;
     let mut peer = call.accept().await;
     assert!(peer.uri.starts_with("/realtime?intent=transcription&model="), "{}", peer.uri);
     assert_eq!(peer.keys, [format!("authorization: Bearer {KEY}")]);

@@ -173,9 +173,11 @@ impl Failure {
         }
     }
 
-    /// The response of the server cannot be read.
+    /// The response of the server contains no transcript. Other text may be the user's words, so
+    /// only an error in JSON is repeated.
     pub(in crate::stt) fn unreadable(endpoint: &Endpoint, body: &str) -> Self {
-        let words = describe(endpoint, body);
+        let is_json = serde_json::from_str::<Value>(body).is_ok();
+        let words = if is_json { describe(endpoint, body) } else { String::new() };
         let message = format!("{} sent no transcript{words}", endpoint.vendor);
         Self::temporary(ErrorKind::Failed, message)
     }
@@ -319,6 +321,15 @@ mod tests {
         ] {
             assert_eq!(fault(kind, words), (sentence.into(), may_retry), "{kind:?} {words}");
         }
+    }
+
+    #[test]
+    fn a_response_without_a_transcript_is_quoted_only_if_it_is_an_error() {
+        let sentence = |body: &str| Failure::unreadable(&endpoint(), body).error.to_string();
+        assert_eq!(sentence("What the user said"), "Deepgram sent no transcript");
+        assert_eq!(sentence("{\"text\":"), "Deepgram sent no transcript");
+        let error = r#"{"error":"model is loading"}"#;
+        assert_eq!(sentence(error), "Deepgram sent no transcript: model is loading");
     }
 
     #[test]

@@ -17,7 +17,9 @@ use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::handshake::server::{Request as Handshake, Response as Reply};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use crate::stt::streaming::{CHUNK_BYTES, Codec, Counts, HostedConfig, Outgoing, Output};
+use crate::stt::streaming::{
+    CHUNK_BYTES, Codec, Counts, HostedConfig, HostedOptions, Outgoing, Output,
+};
 use crate::stt::{Event, Stt, SttStream, Usage};
 use crate::{Error, Sink};
 
@@ -25,9 +27,14 @@ pub(in crate::stt) const KEY: &str = "dg-0123456789abcdef";
 /// 50 ms of audio.
 pub(in crate::stt) const CHUNK_SAMPLES: usize = CHUNK_BYTES / 2;
 
-/// Makes an STT for a server at the address of the configuration.
-pub(in crate::stt) type Make =
-    fn(&HostedConfig, egress::Client, Option<Arc<dyn Stt>>, Runtime) -> Arc<dyn Stt>;
+/// The constructor of a hosted STT.
+pub(in crate::stt) type Make = fn(
+    &HostedConfig,
+    &HostedOptions,
+    egress::Client,
+    Option<Arc<dyn Stt>>,
+    Runtime,
+) -> Result<Arc<dyn Stt>, Error>;
 
 /// An STT that answers the n-th utterance with its length in samples.
 #[derive(Clone, Default)]
@@ -91,7 +98,8 @@ impl Harness {
             ..HostedConfig::default()
         };
         let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
-        let stt = make(&config, client, fallback, Runtime::current());
+        let options = HostedOptions::default();
+        let stt = make(&config, &options, client, fallback, Runtime::current()).unwrap();
         let (sender, events) = mpsc::unbounded_channel();
         let stream = stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap();
         Self {

@@ -64,8 +64,8 @@ impl Turns {
         let limits = Limits {
             answer: Duration::from_millis(700),
             silent_answer: Duration::from_secs(2),
-            // A noise gets no answer.
-            answered_audio: Some(2 * BYTES_PER_SECOND),
+            // A short noise gets no answer.
+            answered_audio: Some(BYTES_PER_SECOND * 3 / 2),
             answers_each_end: false,
         };
         Self {

@@ -13,15 +13,6 @@ use super::*;
 use crate::stt::streaming::test_support::{CHUNK_SAMPLES, Harness, KEY};
 use crate::stt::{Event, Usage};
 
-fn make(
-    config: &HostedConfig,
-    client: egress::Client,
-    fallback: Option<Arc<dyn Stt>>,
-    runtime: Runtime,
-) -> Arc<dyn Stt> {
-    groq(config, &HostedOptions::default(), client, fallback, runtime).unwrap()
-}
-
 /// A request for a transcript.
 struct Asked {
     path: String,
@@ -79,7 +70,7 @@ async fn handle(
 
 /// A call with a server.
 async fn start() -> (Harness, Server) {
-    let mut call = Harness::start(make).await;
+    let mut call = Harness::start(groq).await;
     let (sender, asked) = mpsc::unbounded_channel();
     let router = Router::new().fallback(handle).with_state(sender);
     let listener = call.listener.take().unwrap();

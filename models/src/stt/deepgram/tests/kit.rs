@@ -7,18 +7,9 @@ use crate::stt::streaming::test_support::{Harness, Peer};
 
 pub(super) use crate::stt::streaming::test_support::CHUNK_SAMPLES;
 
-pub(super) fn make(
-    config: &HostedConfig,
-    client: egress::Client,
-    fallback: Option<Arc<dyn Stt>>,
-    runtime: Runtime,
-) -> Arc<dyn Stt> {
-    deepgram(config, client, fallback, runtime).unwrap()
-}
-
 /// A call with a fallback.
 pub(super) async fn start() -> Harness {
-    Harness::start(make).await
+    Harness::start(deepgram_with_options).await
 }
 
 impl Peer {
