@@ -238,6 +238,18 @@ impl Peer {
         assert_eq!(self.audio_bytes, end);
     }
 
+    /// Receives so much silence.
+    pub(in crate::stt) async fn silence(&mut self, bytes: usize) {
+        let end = self.silence_bytes + bytes;
+        while self.silence_bytes < end {
+            match self.socket.next().await.expect("a message").unwrap() {
+                Frame::Binary(bytes) => self.count(&bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(self.silence_bytes, end);
+    }
+
     /// Sends a text.
     pub(in crate::stt) async fn send_text(&mut self, text: String) {
         self.socket.send(Frame::text(text)).await.unwrap();
