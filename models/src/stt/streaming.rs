@@ -48,7 +48,7 @@ pub use self::fallback::Fallback;
 pub use self::options::HostedOptions;
 
 pub(super) use self::audio_messages::AudioMessages;
-pub(super) use self::call::{Call, Dropped, Transport, wait_until};
+pub(super) use self::call::{Call, Dropped, Transport};
 pub(super) use self::options::{Kind, Table};
 pub(super) use self::session::MAX_REQUESTED_DELAY;
 pub(super) use self::turns::{TurnUpdate, Turns, Word};
@@ -56,6 +56,7 @@ pub(super) use self::usage::TokenUsage;
 #[cfg(test)]
 pub(super) use self::utterances::{Counts, MAX_TEXT_BYTES};
 pub(super) use self::utterances::{Limits, Utterance, Utterances};
+pub(super) use crate::hosted::connection::wait_until;
 pub(super) use crate::hosted::failure::{Failure, Fault};
 
 use self::session::Session;

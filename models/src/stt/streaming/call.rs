@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::speech_buffer::SpeechBuffer;
 use super::usage::Meter;
 use super::{BYTES_PER_SECOND, Command, Endpoint, Fallback, fallback};
+use crate::hosted::connection::wait_until;
 use crate::hosted::failure::Failure;
 use crate::stt::Event;
 use crate::{Error, Sink};
@@ -147,13 +148,5 @@ impl Call {
     pub(in crate::stt) fn finish_utterance(&mut self, text: String) {
         self.buffer.pop(Instant::now());
         self.sink.send(Event::Final(text));
-    }
-}
-
-/// Waits until `deadline`; `None` = for ever.
-pub(in crate::stt) async fn wait_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

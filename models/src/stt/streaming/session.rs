@@ -5,14 +5,14 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::Request;
 use egress::websocket::{Message, WebSocket};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::call::{Call, Dropped, Transport, wait_until};
+use super::call::{Call, Dropped, Transport};
 use super::pacing::Backlog;
 use super::{Codec, Command, Endpoint, Outgoing, Output};
+use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
 use crate::stt::Event;
 
@@ -28,15 +28,6 @@ const STABLE_AFTER: Duration = Duration::from_secs(5);
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Maximum delay that a vendor may request (`Retry-After`) before the stream counts as failed.
 pub(in crate::stt) const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3);
-/// Time for a message to leave.
-const SEND_TIMEOUT: Duration = Duration::from_millis(2_500);
-/// Interval of pings, which find out that a connection is broken.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Time for the vendor to end the stream after it was asked to.
-const DRAIN_TIMEOUT: Duration = Duration::from_millis(600);
-/// Time to close the connection afterwards.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(300);
-
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -127,7 +118,7 @@ impl<C: Codec> Session<C> {
             let endpoint = Arc::clone(&call.endpoint);
             let attempt = async move {
                 sleep_until(next_attempt).await;
-                open_connection(&endpoint).await
+                connection::open(&endpoint, CONNECT_TIMEOUT).await
             };
             tokio::pin!(attempt);
             let result = loop {
@@ -273,28 +264,17 @@ impl<C: Codec> Session<C> {
     }
 }
 
-/// Ends the stream politely, with the vendor's own message if it has one. Takes at most
-/// [`DRAIN_TIMEOUT`] and [`CLOSE_TIMEOUT`].
-async fn close(endpoint: &Endpoint, mut socket: WebSocket, last: Vec<Outgoing>) {
-    let end_stream = async {
+/// Ends the stream politely, with the vendor's own messages if it has some.
+async fn close(endpoint: &Endpoint, socket: WebSocket, last: Vec<Outgoing>) {
+    let say_goodbye = async |socket: &mut WebSocket| {
         let mut last = last.into_iter().peekable();
         last.peek()?;
         for message in last {
-            send(endpoint, &mut socket, message).await.ok()?;
+            send(endpoint, socket, message).await.ok()?;
         }
-        while !matches!(socket.receive().await.ok()??, Message::Close { .. }) {}
         Some(())
     };
-    let was_closed = matches!(timeout(DRAIN_TIMEOUT, end_stream).await, Ok(Some(())));
-    let end_connection = async {
-        if !was_closed {
-            socket.close().await.ok()?;
-        }
-        // The answer to a close frame leaves while messages are received.
-        while socket.receive().await.ok()?.is_some() {}
-        Some(())
-    };
-    let _ = timeout(CLOSE_TIMEOUT, end_connection).await;
+    connection::close(socket, say_goodbye).await;
 }
 
 async fn send(
@@ -313,22 +293,7 @@ fn check_sent(
     endpoint: &Endpoint,
     sent: Result<Result<(), egress::Error>, Elapsed>,
 ) -> Result<(), Failure> {
-    match sent {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(Failure::from_transport(endpoint, &error)),
-        Err(_) => Err(Failure::timeout(endpoint, "does not read the audio")),
-    }
-}
-
-async fn open_connection(endpoint: &Endpoint) -> Result<WebSocket, Failure> {
-    let request =
-        Request::websocket(&endpoint.url).and_then(|request| match &endpoint.authorization {
-            Some((name, value)) => request.header(name, value),
-            None => Ok(request),
-        });
-    let request = request.map_err(|error| Failure::from_transport(endpoint, &error))?;
-    let opened = endpoint.client.connect(request.timeout(Some(CONNECT_TIMEOUT))).await;
-    opened.map_err(|error| Failure::from_handshake(endpoint, error))
+    connection::check_sent(endpoint, sent, "does not read the audio")
 }
 
 /// A random number in 0..1. Each hasher of the standard library has random keys.

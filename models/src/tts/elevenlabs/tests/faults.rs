@@ -82,8 +82,8 @@ async fn a_server_that_does_not_answer_fails_the_segments_that_wait() {
 async fn a_refusal_fails_every_segment_without_another_attempt() {
     let detail = |status: &str| json!({"detail": {"status": status, "message": KEY}}).to_string();
     for (status, body, expected) in [
-        ("401 X", detail("invalid_api_key"), "Rejected The API key for ElevenLabs is not valid"),
-        ("401 X", detail("quota_exceeded"), "Rejected The ElevenLabs account has no credit left"),
+        ("401 X", detail("invalid_api_key"), "InvalidKey The API key for ElevenLabs is not valid"),
+        ("401 X", detail("quota_exceeded"), "NoCredit The ElevenLabs account has no credit left"),
         (
             "400 X",
             detail("voice_not_found"),
