@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 
 type Harness = CodecHarness<AssemblyAiCodec>;
 
@@ -218,4 +220,26 @@ fn the_last_chunk_is_padded_to_50_ms() {
     h.codec.keep_alive(&mut messages);
     h.codec.close_stream(&mut messages);
     assert_eq!(texts(&messages), [r#"{"type":"KeepAlive"}"#, r#"{"type":"Terminate"}"#]);
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let mut messages = vec![
+        RECORDED.to_owned(),
+        r#"{"type":"SpeechStarted","timestamp":1}"#.into(),
+        r#"{"type":"Error","error_code":3005,"error":"x"}"#.into(),
+    ];
+    for n in 0..60 {
+        let (formatted, ended, start) = (n % 4 > 2, n % 4 > 1, n * 700);
+        messages.push(
+            json!({"type": "Turn", "turn_order": n / 4, "turn_is_formatted": formatted,
+                   "end_of_turn": ended, "transcript": format!("word {n}"),
+                   "words": [{"text": "word", "start": start, "end": start + 400}]})
+            .to_string(),
+        );
+    }
+    for formats_twice in [false, true] {
+        let make_codec = || AssemblyAiCodec::new(formats_twice, true);
+        expect_one_final_per_utterance(200, make_codec, &messages);
+    }
 }
