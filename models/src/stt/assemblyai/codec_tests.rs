@@ -26,7 +26,18 @@ impl Harness {
         let message = json!({
             "type": "Turn", "turn_order": order, "turn_is_formatted": kind == Kind::Formatted,
             "end_of_turn": kind != Kind::Partial, "transcript": text, "utterance": text,
-            "end_of_turn_confidence": 0.87, "words": words, "language_code": "en",
+            "end_of_turn_confidence": if kind == Kind::Partial { 0.1 } else { 0.87 },
+            "words": words, "language_code": "en",
+        });
+        self.receive(&message.to_string())
+    }
+
+    /// Receives a turn whose last word may change, with the confidence that it has ended.
+    fn eager(&mut self, order: u64, confidence: f64, text: &str) -> Vec<Output> {
+        let words = json!([{"text": text, "start": 300, "end": 900, "word_is_final": false}]);
+        let message = json!({
+            "type": "Turn", "turn_order": order, "end_of_turn": false, "transcript": "",
+            "end_of_turn_confidence": confidence, "words": words,
         });
         self.receive(&message.to_string())
     }
@@ -205,6 +216,24 @@ fn ends_of_turns_are_hints_if_the_vendor_decides_about_them() {
     assert_eq!(h.turn(1, Partial, (1_300, 1_600), "what if"), interim("So. what if"));
     h.end();
     assert_eq!(h.turn(1, Unformatted, (1_300, 1_800), "what if"), [], "it was requested");
+}
+
+#[test]
+fn a_rising_confidence_is_an_eager_end() {
+    let mut h = Harness::new(AssemblyAiCodec::new(false, true));
+    let hint = |hint| vec![Output::Turn(hint)];
+    h.speak(2_000);
+    assert_eq!(h.eager(0, 0.2, "yes"), interim("yes"));
+    assert_eq!(h.eager(0, 0.6, "yes"), hint(TurnHint::EagerEnd));
+    assert_eq!(h.eager(0, 0.8, "yes"), []);
+    let resumed = [interim("yes but"), hint(TurnHint::Resumed)].concat();
+    assert_eq!(h.eager(0, 0.1, "yes but"), resumed);
+    h.end();
+    assert_eq!(h.eager(0, 0.9, "yes but no"), interim("yes but no"), "the user has finished");
+    // This server decides about the ends of turns.
+    let mut h = Harness::assemblyai(false);
+    h.speak(2_000);
+    assert_eq!(h.eager(0, 0.9, "yes"), interim("yes"));
 }
 
 #[test]
