@@ -1,7 +1,9 @@
 //! Messages of AssemblyAI's streaming interface, version 3.
 //!
-//! - `Turn` contains the text of the whole turn so far. With `end_of_turn: true` the turn is
-//!   complete. Universal-Streaming sends that twice: without punctuation, then with it.
+//! - `Turn` contains the text of the whole turn so far. Before its end, only `words` contains the
+//!   words that may change. With `end_of_turn: true` the turn is complete. Universal-Streaming sends
+//!   that twice: without punctuation, then with it.
+//! - `end_of_turn_confidence` rises while the user is silent.
 //! - `ForceEndpoint` completes the open turn. Without an open turn it has no answer.
 //! - The times of words are milliseconds of audio that was received in this session.
 //!
@@ -20,6 +22,8 @@ use crate::stt::streaming::{
     parse, stream_id,
 };
 
+/// Confidence from which the end of the turn is probable.
+const EAGER_CONFIDENCE: f64 = 0.5;
 /// The vendor ends a session after 3 h.
 const MAX_SESSION_AGE: Duration = Duration::from_secs(170 * 60);
 
@@ -37,6 +41,8 @@ struct Turn<'a> {
     turn_is_formatted: bool,
     #[serde(default)]
     end_of_turn: bool,
+    #[serde(default)]
+    end_of_turn_confidence: Option<f64>,
     #[serde(borrow, default)]
     transcript: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -67,12 +73,15 @@ pub(super) struct AssemblyAiCodec {
     turns: Turns,
     /// Whether the end of a turn is sent twice: at first without punctuation.
     formats_twice: bool,
+    /// Whether the end of the turn was reported as probable.
+    is_eager: bool,
     session_id: String,
 }
 
 impl AssemblyAiCodec {
     pub(super) fn new(formats_twice: bool, sends_hints: bool) -> Self {
-        Self { turns: Turns::new(sends_hints), formats_twice, session_id: String::new() }
+        let (turns, session_id) = (Turns::new(sends_hints), String::new());
+        Self { turns, formats_twice, is_eager: false, session_id }
     }
 
     fn on_turn(&mut self, now: Instant, turn: Turn<'_>, outputs: &mut Vec<Output>) {
@@ -81,9 +90,14 @@ impl AssemblyAiCodec {
             start: word.start / 1_000.0,
             end: word.end / 1_000.0,
         };
+        let mut text = turn.transcript;
+        if !turn.end_of_turn && !turn.words.is_empty() {
+            let words: Vec<&str> = turn.words.iter().map(|word| word.text.as_ref()).collect();
+            text = words.join(" ").into();
+        }
         let update = TurnUpdate {
             order: turn.turn_order,
-            text: &turn.transcript,
+            text: &text,
             words: turn.words.into_iter().map(word).collect(),
             is_complete: turn.end_of_turn && (turn.turn_is_formatted || !self.formats_twice),
             // The vendor does not say so.
@@ -91,8 +105,17 @@ impl AssemblyAiCodec {
         };
         self.turns.update(now, &update, outputs);
         let is_second = self.formats_twice && turn.turn_is_formatted;
-        if turn.end_of_turn && !is_second && !turn.transcript.trim().is_empty() {
-            self.turns.hint(TurnHint::End, outputs);
+        let confidence = turn.end_of_turn_confidence.unwrap_or_default();
+        let is_eager = !turn.end_of_turn && confidence >= EAGER_CONFIDENCE;
+        let was_eager = std::mem::replace(&mut self.is_eager, is_eager);
+        let hint = match (turn.end_of_turn, is_eager, was_eager) {
+            (true, ..) if !is_second => TurnHint::End,
+            (false, true, false) => TurnHint::EagerEnd,
+            (false, false, true) => TurnHint::Resumed,
+            _ => return,
+        };
+        if !text.trim().is_empty() {
+            self.turns.hint(hint, outputs);
         }
     }
 }
@@ -104,6 +127,7 @@ impl Codec for AssemblyAiCodec {
 
     fn reset(&mut self, _: &mut Vec<Outgoing>) {
         self.turns.reset();
+        self.is_eager = false;
         self.session_id.clear();
     }
 

@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 
 type Harness = CodecHarness<AssemblyAiCodec>;
 
@@ -24,7 +26,18 @@ impl Harness {
         let message = json!({
             "type": "Turn", "turn_order": order, "turn_is_formatted": kind == Kind::Formatted,
             "end_of_turn": kind != Kind::Partial, "transcript": text, "utterance": text,
-            "end_of_turn_confidence": 0.87, "words": words, "language_code": "en",
+            "end_of_turn_confidence": if kind == Kind::Partial { 0.1 } else { 0.87 },
+            "words": words, "language_code": "en",
+        });
+        self.receive(&message.to_string())
+    }
+
+    /// Receives a turn whose last word may change, with the confidence that it has ended.
+    fn eager(&mut self, order: u64, confidence: f64, text: &str) -> Vec<Output> {
+        let words = json!([{"text": text, "start": 300, "end": 900, "word_is_final": false}]);
+        let message = json!({
+            "type": "Turn", "turn_order": order, "end_of_turn": false, "transcript": "",
+            "end_of_turn_confidence": confidence, "words": words,
         });
         self.receive(&message.to_string())
     }
@@ -206,6 +219,24 @@ fn ends_of_turns_are_hints_if_the_vendor_decides_about_them() {
 }
 
 #[test]
+fn a_rising_confidence_is_an_eager_end() {
+    let mut h = Harness::new(AssemblyAiCodec::new(false, true));
+    let hint = |hint| vec![Output::Turn(hint)];
+    h.speak(2_000);
+    assert_eq!(h.eager(0, 0.2, "yes"), interim("yes"));
+    assert_eq!(h.eager(0, 0.6, "yes"), hint(TurnHint::EagerEnd));
+    assert_eq!(h.eager(0, 0.8, "yes"), []);
+    let resumed = [interim("yes but"), hint(TurnHint::Resumed)].concat();
+    assert_eq!(h.eager(0, 0.1, "yes but"), resumed);
+    h.end();
+    assert_eq!(h.eager(0, 0.9, "yes but no"), interim("yes but no"), "the user has finished");
+    // This server decides about the ends of turns.
+    let mut h = Harness::assemblyai(false);
+    h.speak(2_000);
+    assert_eq!(h.eager(0, 0.9, "yes"), interim("yes"));
+}
+
+#[test]
 fn the_last_chunk_is_padded_to_50_ms() {
     let mut h = Harness::assemblyai(false);
     h.speak(50);
@@ -218,4 +249,26 @@ fn the_last_chunk_is_padded_to_50_ms() {
     h.codec.keep_alive(&mut messages);
     h.codec.close_stream(&mut messages);
     assert_eq!(texts(&messages), [r#"{"type":"KeepAlive"}"#, r#"{"type":"Terminate"}"#]);
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let mut messages = vec![
+        RECORDED.to_owned(),
+        r#"{"type":"SpeechStarted","timestamp":1}"#.into(),
+        r#"{"type":"Error","error_code":3005,"error":"x"}"#.into(),
+    ];
+    for n in 0..60 {
+        let (formatted, ended, start) = (n % 4 > 2, n % 4 > 1, n * 700);
+        messages.push(
+            json!({"type": "Turn", "turn_order": n / 4, "turn_is_formatted": formatted,
+                   "end_of_turn": ended, "transcript": format!("word {n}"),
+                   "words": [{"text": "word", "start": start, "end": start + 400}]})
+            .to_string(),
+        );
+    }
+    for formats_twice in [false, true] {
+        let make_codec = || AssemblyAiCodec::new(formats_twice, true);
+        expect_one_final_per_utterance(200, make_codec, &messages);
+    }
 }

@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 
 type Harness = CodecHarness<FluxCodec>;
 
@@ -90,6 +92,7 @@ fn an_end_mark_without_an_open_turn_is_not_waited_for() {
     h.end();
     h.wait(100);
     assert_eq!(h.receive(warning), []);
+    assert_eq!(h.info("Update", 0, (0.0, 0.0), ""), [], "still nothing");
     assert_eq!(h.expire(), (1_400, last("")));
     h.speak(1_000);
     assert_eq!(h.info("EndOfTurn(model)", 0, (1.1, 1.5), "Yes."), interim("Yes."));
@@ -140,4 +143,24 @@ fn errors_end_the_connection_and_damaged_messages_change_nothing() {
     h.end();
     let sparse = r#"{"type":"TurnInfo","event":"EndOfTurn","transcript":"Hi.","trigger":null}"#;
     assert_eq!(h.receive(sparse), last("Hi."));
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let mut messages = vec![
+        RECORDED.to_owned(),
+        r#"{"type":"Warning","code":"X","description":"d"}"#.into(),
+        r#"{"type":"Error","code":"X","description":"d"}"#.into(),
+    ];
+    for n in 0..40 {
+        let event = ["Update", "StartOfTurn", "TurnResumed", "EndOfTurn"][n % 4];
+        let (trigger, start) = (["manual", "model"][n % 2], n as f64);
+        messages.push(
+            json!({"type": "TurnInfo", "event": event, "trigger": trigger, "turn_index": n / 3,
+                   "transcript": format!("word {n}"),
+                   "words": [{"word": "word", "start": start, "end": start + 0.4}]})
+            .to_string(),
+        );
+    }
+    expect_one_final_per_utterance(200, || FluxCodec::new(true), &messages);
 }

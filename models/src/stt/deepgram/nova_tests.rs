@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 use crate::stt::streaming::{Counts, MAX_TEXT_BYTES};
 
 type Harness = CodecHarness<NovaCodec>;
@@ -292,4 +294,19 @@ fn everything_but_audio_is_a_text_message() {
     h.codec.close_stream(&mut messages);
     let expected = ["Finalize", "KeepAlive", "CloseStream"];
     assert_eq!(texts(&messages), expected.map(|kind| format!("{{\"type\":\"{kind}\"}}")));
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let mut messages = vec![String::from("garbage")];
+    for n in 0..60 {
+        let (is_final, from_finalize, start) = (n % 3 > 0, n % 3 > 1, f64::from(n / 2));
+        messages.push(
+            json!({"type": "Results", "is_final": is_final, "from_finalize": from_finalize,
+                   "start": start, "duration": f64::from(n % 5) / 2.0,
+                   "channel": {"alternatives": [{"transcript": format!("word {n}")}]}})
+            .to_string(),
+        );
+    }
+    expect_one_final_per_utterance(200, NovaCodec::default, &messages);
 }

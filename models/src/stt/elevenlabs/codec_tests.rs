@@ -3,7 +3,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 
 type Harness = CodecHarness<ScribeCodec>;
 
@@ -128,4 +130,18 @@ fn an_empty_chunk_keeps_the_connection_open() {
     h.codec.keep_alive(&mut messages);
     assert_eq!(texts(&messages), [format!("{}{}", AUDIO.0, AUDIO.1)]);
     assert_eq!(h.codec.keep_alive_interval(), Duration::from_secs(10));
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let kinds = [
+        "partial_transcript",
+        "committed_transcript",
+        "committed_transcript",
+        "commit_throttled",
+        "transcriber_error",
+        "zap",
+    ];
+    let message = |kind| json!({"message_type": kind, "text": kind}).to_string();
+    expect_one_final_per_utterance(100, ScribeCodec::default, &kinds.map(message));
 }

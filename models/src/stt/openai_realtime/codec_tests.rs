@@ -3,7 +3,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::*;
-use crate::stt::streaming::test_support::{CodecHarness, interim, last, texts};
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
 
 type Harness = CodecHarness<RealtimeCodec>;
 
@@ -150,4 +152,25 @@ fn damaged_messages_change_nothing() {
         "item_id":"i1","transcript":"Grüße."}"#;
     h.expect_garbage_to_be_ignored(message);
     assert_eq!(h.receive(message), last("Grüße."));
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let error = json!({"code": "input_audio_buffer_commit_empty"});
+    let mut messages = vec![json!({"type": "error", "error": error}).to_string()];
+    for n in 0..30 {
+        for kind in ["input_audio_buffer.committed", "delta", "completed"] {
+            let kind = match kind.contains('.') {
+                true => kind.to_owned(),
+                false => format!("{TRANSCRIPTION}{kind}"),
+            };
+            let id = format!("i{n}");
+            messages.push(
+                json!({"type": kind, "item_id": id, "delta": "a", "transcript": id}).to_string(),
+            );
+        }
+    }
+    let make_codec = || RealtimeCodec::new("{}".into());
+    // Resampling by test code is slow.
+    expect_one_final_per_utterance(3, make_codec, &messages);
 }

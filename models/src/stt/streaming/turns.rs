@@ -151,7 +151,9 @@ impl Turns {
             return;
         };
         front.is_answered = true;
-        front.settle(None);
+        if !text.is_empty() {
+            front.settle(None);
+        }
         if update.is_complete {
             front.add_segment(&text);
         } else {
