@@ -31,6 +31,9 @@ pub use accounts::{Account, Accounts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
 
+/// Name of the models of this server in records.
+const BUILTIN: &str = "builtin";
+
 /// The operator's configuration.
 #[derive(Clone, Default)]
 pub struct Config {

@@ -4,7 +4,9 @@ use engine_api::{LlmChoice, Pronunciation, SttChoice, TtsChoice};
 
 use serde_json::Number;
 
-use crate::store::providers::{Llm, LlmFallback, Providers, Stt, SttFallback, Tts, TtsFallback};
+use crate::store::providers::{
+    Llm, LlmFallback, Providers, Stt, SttFallback, Tts, TtsFallback, TurnSource,
+};
 use crate::store::secrets::AvatarSecrets;
 
 /// A text that is set.
@@ -41,12 +43,14 @@ pub(super) fn of_avatar(
 
 fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
     let language = stt.language.clone().unwrap_or_default();
+    let provider_turns = stt.turn == TurnSource::Provider;
     let next = |next: &SttFallback| SttChoice {
         provider: next.provider.clone(),
         model: next.model.clone().unwrap_or_default(),
         language: next.language.clone().unwrap_or_else(|| language.clone()),
         url: non_empty(next.url.as_ref()),
         keyterms: stt.keyterms.clone(),
+        provider_turns,
         options: next.options.clone(),
         ..SttChoice::default()
     };
@@ -59,6 +63,7 @@ fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
         url: non_empty(stt.url.as_ref()),
         token,
         keyterms: stt.keyterms.clone(),
+        provider_turns,
         options: stt.options.clone(),
         workspace: String::new(),
     }
@@ -129,6 +134,22 @@ mod tests {
         assert_eq!(serde_json::to_value(&llm).unwrap()["options"], stored["options"]);
         let none = serde_json::to_value(Llm::default()).unwrap();
         assert!(none.get("options").is_none(), "{none}");
+    }
+
+    #[test]
+    fn the_provider_decides_about_turns_only_if_the_agent_says_so() {
+        for (stored, expected) in [
+            (json!({}), false),
+            (json!({"turn": "local"}), false),
+            (json!({"turn": "provider", "fallback": [{"provider": "deepgram"}]}), true),
+        ] {
+            let stt: Stt = serde_json::from_value(stored.clone()).unwrap();
+            let choice = stt_choice(&stt, None);
+            let all = std::iter::once(&choice).chain(&choice.fallback);
+            assert!(all.into_iter().all(|c| c.provider_turns == expected), "{stored}");
+        }
+        assert!(serde_json::from_value::<Stt>(json!({"turn": "vendor"})).is_err());
+        assert_eq!(serde_json::to_value(Stt::default()).unwrap()["turn"], "local");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conversation::event::{AgentState, Event, EventEnvelope, Stage};
-use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
+use conversation::input::{
+    Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent, TurnHint,
+};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use engine_api::{CommandError, Pronunciation, Tool, ToolBackend};
 use models::{Handle, Sink};
@@ -13,7 +15,7 @@ use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::client::ClientTool;
-use super::{Call, ReplyTarget};
+use super::{Call, ReplyTarget, usage};
 use crate::messages::{GuardrailHit, StageEvent};
 use crate::speak::tts;
 use crate::think::{call_span, guardrails, llm, tools};
@@ -32,11 +34,11 @@ impl Call {
     /// call this method: it must queue inputs, and this loop handles them.
     pub(super) fn drain_inputs(&mut self, now: Instant) {
         while let Some(input) = self.inputs.pop_front() {
-            if self.ended_at.is_some() {
-                self.inputs.clear();
-                return;
+            // What is reported after the end has the time of the end.
+            if self.ended_at.is_some() && !usage::is_report(&input) {
+                continue;
             }
-            let at = self.conversation_time(now);
+            let at = self.conversation_time(self.ended_at.unwrap_or(now));
             let mut traced = self.trace.is_some().then(|| (input.clone(), Vec::new()));
             self.conversation.handle(input, at);
             while let Some(output) = self.conversation.poll() {
@@ -105,6 +107,8 @@ impl Call {
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
                 self.ended_at = Some(now);
+                self.add_tts_connections();
+                self.queue_usage_report(now);
                 // The duration of a hosted STT's connection is billed.
                 self.audio_input.end_call();
                 // Nor is a connection of a hosted TTS needed: the rest of the audio is here.
@@ -368,10 +372,16 @@ impl Call {
 
     /// Handles an event of a model or tool.
     pub(crate) fn handle_stage_event(&mut self, now: Instant, event: StageEvent) {
-        if self.started_at.is_none() || self.ended_at.is_some() {
+        if self.started_at.is_none() {
+            return;
+        }
+        let has_ended = self.ended_at.is_some();
+        self.count_usage(now, &event);
+        if has_ended {
             return;
         }
         match event {
+            StageEvent::SttClosed => {}
             StageEvent::Stt(event) => self.on_stt_event(now, event),
             StageEvent::TurnProbability(number, p) => {
                 let turn_detector = self.audio_input.turn_detector();
@@ -427,7 +437,13 @@ impl Call {
             }
             models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
             models::stt::Event::Warning(text) => Input::ExternalEvent(Event::Warning { text }),
-            models::stt::Event::Turn(_) | models::stt::Event::Usage(_) => return,
+            models::stt::Event::Provider(name) => Input::SttProvider(name.to_owned()),
+            models::stt::Event::Turn(hint) => Input::TurnHint(match hint {
+                models::stt::TurnHint::EagerEnd => TurnHint::EagerEnd,
+                models::stt::TurnHint::Resumed => TurnHint::Resumed,
+                models::stt::TurnHint::End => TurnHint::End,
+            }),
+            models::stt::Event::Usage(_) => return,
         };
         self.handle_input(now, input);
     }
@@ -444,12 +460,22 @@ impl Call {
                 return;
             }
             tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
+            tts::SynthesisEvent::Usage { .. } => return,
+            tts::SynthesisEvent::Provider(name) => {
+                self.audio_output.set_provider(segment, name);
+                TtsEvent::Provider(name.to_owned())
+            }
             tts::SynthesisEvent::Warning(text) => {
                 return self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
             }
             tts::SynthesisEvent::Samples(samples) => {
+                let count = samples.len();
                 self.audio_output.playout.push(segment, samples);
-                if self.audio_output.on_samples(segment) != Some(true) {
+                let Some((is_first, provider)) = self.audio_output.on_samples(segment) else {
+                    return;
+                };
+                self.count_audio(provider, count);
+                if !is_first {
                     return;
                 }
                 TtsEvent::FirstAudio

@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::contract::event::{Event, Stage, Timeline, TurnTimes};
 use crate::contract::input::{GenerationId, LlmEvent};
 use crate::contract::output::{LlmRequest, Output, SpeechSource};
+use crate::contract::providers::add_provider;
 use crate::contract::spec::Phrasing;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
@@ -32,6 +33,35 @@ impl Conversation {
     /// Requests the LLM before the turn is committed, if `preemptive_generation` is set and the
     /// floor is empty.
     pub(crate) fn start_preemptive_reply(&mut self) {
+        let mut text = self.carried_text.clone();
+        crate::words::append_words(&mut text, &self.turn.text);
+        self.start_preemptive_reply_to(text);
+    }
+
+    /// The same for the open turn with its interim text, which may become final.
+    pub(crate) fn start_eager_reply(&mut self) {
+        if self.turn.is_open() {
+            let mut text = self.carried_text.clone();
+            crate::words::append_words(&mut text, &self.open_turn().transcript);
+            self.start_preemptive_reply_to(text);
+        }
+    }
+
+    /// Whether the preemptive reply answers `text`.
+    fn is_preemptive_reply_to(&self, text: &str) -> bool {
+        self.preemptive_reply
+            .as_ref()
+            .and_then(|reply| reply.preemptive_basis.as_ref())
+            .is_some_and(|(prepared, version)| {
+                normalize_text(prepared) == normalize_text(text) && *version == self.history.version
+            })
+    }
+
+    fn start_preemptive_reply_to(&mut self, text: String) {
+        if self.is_preemptive_reply_to(&text) {
+            self.explain_decision(|| "the preemptive reply answers the same words".into());
+            return;
+        }
         self.discard_preemptive_reply("the turn has more words");
         let wanted = self.spec.preemptive_generation && self.floor.is_empty() && !self.is_ending();
         if !wanted {
@@ -52,8 +82,6 @@ impl Conversation {
             return;
         }
         self.turn.preemptive_attempts += 1;
-        let mut text = self.carried_text.clone();
-        crate::words::append_words(&mut text, &self.turn.text);
         let mut reply = self.new_reply(ReplyKind::Turn, self.spec.allow_interruptions);
         reply.turn_times = Some(TurnTimes::default());
         reply.preemptive_basis = Some((text.clone(), self.history.version));
@@ -135,6 +163,7 @@ impl Conversation {
         reply.user_speech_end = speech_end;
         let timeline =
             Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
+        reply.providers.stt.clone_from(&times.providers.stt);
         reply.turn_times = Some(TurnTimes { llm_ttft: known.llm_ttft, timeline, ..times });
         self.last_turn_times.clone_from(&reply.turn_times);
         self.last_turn_speech_end = speech_end;
@@ -176,6 +205,7 @@ impl Conversation {
         }
         reply.generation = Some(Generation {
             id,
+            provider: None,
             requested_at: self.now,
             first_token_at: None,
             last_token_at: self.now,
@@ -223,9 +253,15 @@ impl Conversation {
         };
         let Some(reply) = reply else { return };
         let Some(generation) = reply.generation.as_mut() else { return };
+        if let LlmEvent::Provider(provider) = event {
+            generation.provider = Some(provider);
+            return;
+        }
         generation.last_token_at = now;
         if generation.first_token_at.is_none() {
             generation.first_token_at = Some(now);
+            let provider = generation.provider.as_ref();
+            reply.has_new_provider |= add_provider(&mut reply.providers.llm, provider);
             if generation.id.index == 0
                 && let Some(times) = reply.turn_times.as_mut()
             {
@@ -235,7 +271,7 @@ impl Conversation {
         }
         let mut over = false;
         match event {
-            LlmEvent::Started | LlmEvent::Failed(_) => {}
+            LlmEvent::Provider(_) | LlmEvent::Started | LlmEvent::Failed(_) => {}
             LlmEvent::Text(mut text) => {
                 let room = MAX_REPLY_CHARS.saturating_sub(reply.generated_chars);
                 if phrasing == Phrasing::Stream

@@ -152,6 +152,7 @@ impl Harness {
                 Event::Warning(text) => format!("warning {text}"),
                 Event::Turn(hint) => format!("turn {hint:?}"),
                 Event::Usage(_) => continue,
+                Event::Provider(name) => format!("provider {name}"),
             };
         };
         assert!(!text.contains(KEY) && !text.contains(&KEY[..8]), "{text}");
