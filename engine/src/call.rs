@@ -29,6 +29,7 @@ mod deadlines;
 mod guardrails;
 mod outputs;
 pub(crate) mod pending_call;
+mod stage_events;
 mod usage;
 
 use std::collections::VecDeque;
@@ -60,7 +61,7 @@ use crate::trace::TraceWriter;
 use crate::transport::TransportEvent;
 use crate::transport::server_messages::RtviSession;
 use crate::transport::webrtc::{Protocol, Transmit};
-use crate::usage::UsageLedger;
+use crate::usage::UsageCounter;
 use client::ClientRequest;
 
 pub(crate) use deadlines::Lifecycle;
@@ -122,7 +123,7 @@ pub(crate) struct Call {
     tool_listing: Handle,
     /// Running checks of the agent's guardrails.
     guardrail_checks: Vec<Handle>,
-    usage: UsageLedger,
+    usage: UsageCounter,
     /// Whether the STT stream reports its use after it was dropped.
     awaits_stt_usage: bool,
     /// The user's last utterance, for guardrails.
@@ -221,7 +222,7 @@ impl Call {
             server_tools: Vec::new(),
             tool_listing: Handle::noop(),
             guardrail_checks: Vec::new(),
-            usage: UsageLedger::default(),
+            usage: UsageCounter::default(),
             last_user_text: String::new(),
             client_tools: Vec::new(),
             avatar,

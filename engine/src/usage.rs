@@ -10,12 +10,12 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The use that was not reported yet.
 #[derive(Debug, Default)]
-pub(crate) struct UsageLedger {
+pub(crate) struct UsageCounter {
     entries: Vec<(Stage, &'static str, UsageAmounts)>,
     last_report: Option<Instant>,
 }
 
-impl UsageLedger {
+impl UsageCounter {
     /// Adds what a provider used. Use of an unknown provider, whose name is empty, is not counted.
     pub(crate) fn add(&mut self, kind: Stage, provider: &'static str, amounts: &UsageAmounts) {
         if provider.is_empty() {
@@ -65,18 +65,18 @@ mod tests {
 
     #[test]
     fn use_is_added_up_by_kind_and_provider_and_reported_at_most_every_ten_seconds() {
-        let mut ledger = UsageLedger::default();
+        let mut counter = UsageCounter::default();
         let start = crate::clock::now();
-        assert!(!ledger.is_due(start), "nothing was used");
+        assert!(!counter.is_due(start), "nothing was used");
         let characters = |characters| UsageAmounts { characters, ..UsageAmounts::default() };
-        ledger.add(Stage::Tts, "cartesia", &characters(5));
-        ledger.add_request(Stage::Llm, "openai");
-        ledger.add(Stage::Tts, "cartesia", &characters(7));
-        ledger.add(Stage::Tts, "openai", &characters(1));
-        ledger.add(Stage::Stt, "", &characters(100));
-        assert!(!ledger.is_due(start + REPORT_INTERVAL - Duration::from_millis(1)));
-        assert!(ledger.is_due(start + REPORT_INTERVAL));
-        let report: Vec<_> = ledger
+        counter.add(Stage::Tts, "cartesia", &characters(5));
+        counter.add_request(Stage::Llm, "openai");
+        counter.add(Stage::Tts, "cartesia", &characters(7));
+        counter.add(Stage::Tts, "openai", &characters(1));
+        counter.add(Stage::Stt, "", &characters(100));
+        assert!(!counter.is_due(start + REPORT_INTERVAL - Duration::from_millis(1)));
+        assert!(counter.is_due(start + REPORT_INTERVAL));
+        let report: Vec<_> = counter
             .take(start + REPORT_INTERVAL)
             .map(|event| match event {
                 Event::ProviderUsage(u) => {
@@ -91,6 +91,6 @@ mod tests {
             (Stage::Tts, "openai".to_owned(), 1, 0),
         ];
         assert_eq!(report, expected);
-        assert!(!ledger.is_due(start + 3 * REPORT_INTERVAL), "everything was reported");
+        assert!(!counter.is_due(start + 3 * REPORT_INTERVAL), "everything was reported");
     }
 }

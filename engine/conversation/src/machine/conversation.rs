@@ -21,6 +21,7 @@
 //! - `floor`: the reply that plays, and those that wait.
 //! - `reply`, `phrase`: one reply; its text, cut into segments.
 //! - `think`: generations of the LLM.
+//! - `preemptive`: replies that are generated before the commit.
 //! - `tools`, `guardrail`: tools and their messages; triggered guardrails.
 //! - `voice`: TTS and playout.
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
