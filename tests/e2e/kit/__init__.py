@@ -19,6 +19,7 @@ Stand-ins for what the server or the browser talks to:
 - receivers: a webhook receiver, a web site, a tool, an OpenAI-compatible model
 - webhook_receiver: a receiver of many webhooks, as a process
 - mcp_server: an MCP server, as a process
+- providers: hosted speech-to-text, language models and text-to-speech
 - preview_stub: avatar previews without drawing
 - relay: a network with loss, delay, reordering and limited bandwidth
 
