@@ -106,7 +106,8 @@ pub(crate) struct Call {
     audio_output: AudioOutput,
     llm: Arc<dyn models::llm::Llm>,
     llm_fallback: Option<Arc<dyn models::llm::Llm>>,
-    tts: Arc<dyn models::tts::Tts>,
+    /// `None` after the end: a hosted TTS holds a connection.
+    tts: Option<Arc<dyn models::tts::Tts>>,
     tts_fallback: Option<Arc<dyn models::tts::Tts>>,
     voice_id: String,
     fallback_voice_id: String,
@@ -205,7 +206,7 @@ impl Call {
             pcm: Vec::with_capacity(2_048),
             llm,
             llm_fallback,
-            tts,
+            tts: Some(tts),
             tts_fallback,
             voice_id: voice,
             fallback_voice_id: fallback_voice,

@@ -7,7 +7,7 @@
 mod support;
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -62,20 +62,23 @@ struct FakeModels {
     load_gate: Mutex<Option<Receiver<Result<(), String>>>>,
     /// Why the TTS has failed, if it has.
     tts_failure: Arc<Mutex<Option<String>>>,
+    /// Number of times that the TTS opened an instance for a call.
+    opened_tts: Arc<AtomicUsize>,
 }
 
 impl FakeModels {
     fn ready(free_decoders: usize) -> Arc<Self> {
         let free_decoders = Arc::new(Mutex::new(free_decoders));
-        let (panics, tts_failure) = (Arc::default(), Arc::default());
-        Arc::new(Self { free_decoders, panics, load_gate: Mutex::new(None), tts_failure })
+        let (panics, tts_failure, opened_tts) = (Arc::default(), Arc::default(), Arc::default());
+        let load_gate = Mutex::new(None);
+        Arc::new(Self { free_decoders, panics, load_gate, tts_failure, opened_tts })
     }
 
     fn gated() -> (Arc<Self>, Sender<Result<(), String>>) {
         let (open, gate) = channel();
         let (free_decoders, load_gate) = (Arc::new(Mutex::new(1)), Mutex::new(Some(gate)));
-        let (panics, tts_failure) = (Arc::default(), Arc::default());
-        (Arc::new(Self { free_decoders, panics, load_gate, tts_failure }), open)
+        let (panics, tts_failure, opened_tts) = (Arc::default(), Arc::default(), Arc::default());
+        (Arc::new(Self { free_decoders, panics, load_gate, tts_failure, opened_tts }), open)
     }
 }
 
@@ -119,13 +122,18 @@ impl llm::Llm for SilentLlm {
 }
 
 /// Returns two minutes of audio for any text, so that no test hears the end.
-struct EndlessTts(Arc<Mutex<Option<String>>>);
+struct EndlessTts(Arc<Mutex<Option<String>>>, Arc<AtomicUsize>);
 
 impl tts::Tts for EndlessTts {
     fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         sink.send(tts::Event::Audio { pcm: vec![1_000; 120 * 16_000], sample_rate: 16_000 });
         sink.send(tts::Event::End);
         Ok(Handle::noop())
+    }
+
+    fn open_call(&self) -> Option<Arc<dyn tts::Tts>> {
+        self.1.fetch_add(1, Relaxed);
+        None
     }
 
     fn capacity_error(&self) -> Option<Error> {
@@ -151,7 +159,8 @@ impl Models for FakeModels {
     }
 
     fn tts(&self, _: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
-        (Ok(Arc::new(EndlessTts(Arc::clone(&self.tts_failure)))), None)
+        let tts = EndlessTts(Arc::clone(&self.tts_failure), Arc::clone(&self.opened_tts));
+        (Ok(Arc::new(tts)), None)
     }
 
     fn unavailable(&self) -> Option<String> {
@@ -511,6 +520,18 @@ async fn a_call_without_an_available_turn_model_works_and_is_warned() {
         assert!(models.turn_model.is_none());
         assert_eq!(models.warnings, warnings);
     }
+}
+
+#[tokio::test]
+async fn the_tts_of_a_call_is_opened_when_its_client_has_connected() {
+    let models = FakeModels::ready(9);
+    let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
+    let (_client, sdp, _) = Client::offer();
+    wait_for("ready", || engine.not_ready_reason().is_none()).await;
+    engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    assert_eq!(models.opened_tts.load(Relaxed), 0, "an offer alone");
+    engine.start_loopback_call(Arc::new(call_config(2)), Vec::new()).unwrap();
+    assert_eq!(models.opened_tts.load(Relaxed), 1);
 }
 
 #[tokio::test]

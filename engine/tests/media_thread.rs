@@ -446,6 +446,67 @@ fn a_voice_that_takes_nothing_fails_and_the_fallback_speaks_with_a_voice_of_its_
     assert_eq!(harness.media_thread.call_count(), 1);
 }
 
+/// What a TTS was asked for.
+#[derive(Clone, Default)]
+struct TtsRecord {
+    /// The reply of each request.
+    replies: Vec<u64>,
+    cancelled_segments: usize,
+    cancelled_replies: Vec<u64>,
+}
+
+/// Speaks 10 s of sound for each text and does not end.
+#[derive(Clone, Default)]
+struct RecordingTts(Arc<Mutex<TtsRecord>>);
+
+impl tts::Tts for RecordingTts {
+    fn speak(
+        &self,
+        request: tts::Request,
+        sink: Sink<tts::Event>,
+    ) -> Result<Handle, models::Error> {
+        self.0.lock().unwrap().replies.push(request.reply);
+        sink.send(tts::Event::Usage { characters: 1 });
+        sink.send(tts::Event::Audio { pcm: vec![1_000; 480_000], sample_rate: 48_000 });
+        let record = self.clone();
+        Ok(Handle::new(move || record.0.lock().unwrap().cancelled_segments += 1))
+    }
+
+    fn cancel_reply(&self, reply: u64) {
+        self.0.lock().unwrap().cancelled_replies.push(reply);
+    }
+}
+
+#[test]
+fn the_segments_of_a_reply_share_its_number_and_are_cancelled_with_it() {
+    let mut harness = Harness::new();
+    let tts = RecordingTts::default();
+    let text = "This is the first sentence. This is the second one, and it is longer. Three.";
+    let client = harness.start_call_with_tts(
+        call_config(1),
+        &["What is new?", "And more?"],
+        text,
+        Arc::new(tts.clone()),
+        None,
+    );
+    client.send_audio(user_audio(&[(0.5, 1.0)]));
+    harness.run_for(4 * SECOND);
+    let before = tts.0.lock().unwrap().clone();
+    let replies = before.replies;
+    assert!(replies.len() > 1, "{replies:?}");
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+    assert_eq!((before.cancelled_segments, before.cancelled_replies), (0, Vec::new()));
+    harness.command(1, Command::Interrupt);
+    harness.run_for(SECOND / 10);
+    let after = tts.0.lock().unwrap().clone();
+    let expected = (replies.len(), vec![replies[0]]);
+    assert_eq!((after.cancelled_segments, after.cancelled_replies), expected);
+    // The call ends: nothing holds the TTS any more, although the call has not been removed.
+    harness.command(1, Command::End);
+    harness.run_for(SECOND / 10);
+    assert_eq!(Arc::strong_count(&tts.0), 1);
+}
+
 #[test]
 fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
     let mut harness = Harness::new();

@@ -83,6 +83,9 @@ impl Call {
             Output::Cancel(epoch) => {
                 self.audio_output.playout.cancel(epoch);
                 self.audio_output.cancel_epoch(epoch);
+                for tts in self.tts.iter().chain(&self.tts_fallback) {
+                    tts.cancel_reply(epoch.0.into());
+                }
                 self.generations.retain(|a| a.generation.epoch != epoch);
                 self.prune_phones();
                 self.update_avatar_state(None, Some(false));
@@ -104,6 +107,9 @@ impl Call {
                 self.ended_at = Some(now);
                 // The duration of a hosted STT's connection is billed.
                 self.audio_input.end_call();
+                // Nor is a connection of a hosted TTS needed: the rest of the audio is here.
+                self.audio_output.cancel_syntheses();
+                (self.tts, self.tts_fallback) = (None, None);
                 // Sessions with tool servers end with the call, not with its last packet. The
                 // runtime's threads close them.
                 self.tool_listing = Handle::noop();
@@ -239,9 +245,11 @@ impl Call {
     }
 
     fn synthesize(&mut self, request: TtsRequest) {
-        let (engine, voice) = match self.tts_fallback.as_ref().filter(|_| request.use_fallback) {
-            Some(fallback) => (fallback, &self.fallback_voice_id),
-            None => (&self.tts, &self.voice_id),
+        let fallback = self.tts_fallback.as_ref().filter(|_| request.use_fallback);
+        let fallback = fallback.map(|tts| (tts, &self.fallback_voice_id));
+        let Some((engine, voice)) = fallback.or(self.tts.as_ref().map(|tts| (tts, &self.voice_id)))
+        else {
+            return;
         };
         let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
         let words = models::tts::Request {
@@ -419,6 +427,7 @@ impl Call {
             }
             models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
             models::stt::Event::Warning(text) => Input::ExternalEvent(Event::Warning { text }),
+            models::stt::Event::Turn(_) | models::stt::Event::Usage(_) => return,
         };
         self.handle_input(now, input);
     }

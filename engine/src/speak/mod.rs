@@ -207,6 +207,11 @@ impl AudioOutput {
         self.pending.retain(|m| m.segment != segment);
     }
 
+    /// Cancels the synthesis of all segments.
+    pub fn cancel_syntheses(&mut self) {
+        self.pending.clear();
+    }
+
     /// Cancels the synthesis of all segments of an epoch.
     pub fn cancel_epoch(&mut self, epoch: Epoch) {
         self.pending.retain(|m| m.epoch != epoch);

@@ -27,7 +27,8 @@ impl LlmChain {
 
     /// The first model that is not skipped, else the first one.
     fn preferred(&self) -> Option<&Arc<dyn Llm>> {
-        let works = |entry: &&ChainEntry<dyn Llm>| entry.breaker.as_ref().is_none_or(|b| b.is_closed());
+        let works =
+            |entry: &&ChainEntry<dyn Llm>| entry.breaker.as_ref().is_none_or(|b| b.is_closed());
         self.entries.iter().find(works).or(self.entries.first()).map(|entry| &entry.model)
     }
 }
@@ -185,7 +186,8 @@ impl Attempts {
             let was_over = std::mem::replace(&mut running.is_over, true);
             (running.handle.take(), running.entry, was_over)
         };
-        if !was_over && let Some(breaker) = self.entries.get(entry).and_then(|l| l.breaker.as_ref()) {
+        if !was_over && let Some(breaker) = self.entries.get(entry).and_then(|l| l.breaker.as_ref())
+        {
             breaker.abandoned();
         }
         drop(handle);

@@ -63,7 +63,11 @@ impl TtsChain {
 
     fn with_entries(entries: impl Iterator<Item = Arc<TtsEntry>>, is_call: bool) -> Self {
         let entry = |entry| CallEntry { entry, instance: OnceLock::new(), is_call };
-        Self { entries: entries.map(entry).collect(), warnings: Arc::default(), current: Arc::default() }
+        Self {
+            entries: entries.map(entry).collect(),
+            warnings: Arc::default(),
+            current: Arc::default(),
+        }
     }
 }
 

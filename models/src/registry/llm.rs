@@ -122,7 +122,8 @@ impl Registry {
             }
             "script" => {
                 let scripted = Arc::new(self.scripted_models(&choice.model)?);
-                let entry = ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
+                let entry =
+                    ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
                 return Ok((entry, None));
             }
             _ => {}

@@ -1,8 +1,10 @@
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use engine_api::{LlmChoice, SttChoice, TtsChoice};
+
 use super::*;
-use crate::llm::{Event, Request};
+use crate::llm::{Event, Llm, Request};
 use crate::{Sink, stt};
 
 struct BusyStt;
@@ -41,6 +43,7 @@ async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
         match receiver.recv().await {
             Some(Event::Text(text)) => answer += &text,
             Some(Event::Failed(error)) => return Err(error.to_string()),
+            Some(Event::Warning(_)) => {}
             _ => return Ok(answer),
         }
     }
@@ -75,9 +78,23 @@ async fn echo_server() -> String {
     url
 }
 
-fn open_registry(operators: Operators) -> Registry {
+/// A configuration with accounts at vendors.
+fn config(accounts: &[(&str, Account)]) -> Config {
+    let mut config = Config::default();
+    for (name, account) in accounts {
+        config.accounts.insert(Vendor::find(name).unwrap(), account.clone());
+    }
+    config
+}
+
+fn account(url: &str, token: Option<&str>, model: Option<&str>) -> Account {
+    let [token, model] = [token, model].map(|text| text.map(str::to_owned));
+    Account { url: Some(url.into()), token, model, ..Account::default() }
+}
+
+fn open_registry(accounts: &[(&str, Account)]) -> Registry {
     Registry::new(
-        Config { operators, ..Config::default() },
+        config(accounts),
         egress::Client::new(egress::Policy { allow_private: true }).unwrap(),
         Runtime::current(),
     )
@@ -94,25 +111,19 @@ async fn unknown_vendors_fall_back_to_the_built_in_answerer_and_say_so() {
     let (llm, warning) = registry.llm(&choice("anthropic"), "Ada", false);
     assert_eq!(
         warning.unwrap(),
-        "The LLM provider \"anthropic\" is not available on this server; the built-in answerer is \
-         used instead."
+        "The LLM provider \"anthropic\" needs an API key; the built-in answerer is used instead."
     );
     assert!(answer(&llm, "who are you").await.unwrap().contains("Ada"));
     assert!(registry.llm(&choice("openai"), "Ada", false).1.is_some());
+    let unknown = registry.llm(&choice("nobody"), "Ada", false).1.unwrap();
+    assert!(unknown.starts_with("The LLM provider \"nobody\" is not available"), "{unknown}");
     assert!(registry.llm(&choice("custom"), "Ada", false).1.unwrap().contains("requires a url"));
 }
 
 #[tokio::test]
 async fn the_operators_server_answers_for_all_that_name_no_other_and_is_trusted() {
-    let operator = OperatorLlm {
-        url: echo_server().await,
-        token: Some("op".into()),
-        model: Some("ours".into()),
-    };
-    let registry = registry(Config {
-        operators: Operators { openai: Some(operator), anthropic: None },
-        ..Config::default()
-    });
+    let operator = account(&echo_server().await, Some("op"), Some("ours"));
+    let registry = registry(config(&[("openai", operator)]));
     let (llm, warning) = registry.llm(&choice(""), "Ada", false);
     assert_eq!((answer(&llm, "hi").await, warning), (Ok("\"ours\" Bearer op".into()), None));
     // A model of another vendor is not requested from this server; one of this server is.
@@ -139,7 +150,7 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
         answer(&strict.llm(&custom, "Ada", false).0, "hi").await,
         Err("refused address".into())
     );
-    let open = open_registry(Operators::default());
+    let open = open_registry(&[]);
     assert_eq!(
         answer(&open.llm(&custom, "Ada", false).0, "hi").await.unwrap(),
         "\"their-model\" Bearer mine"
@@ -226,9 +237,8 @@ async fn the_built_in_stt_is_the_best_one_and_each_has_its_name() {
 #[tokio::test]
 async fn an_agents_anthropic_account_is_asked_where_the_agent_says() {
     let url = echo_server().await;
-    let operator =
-        OperatorLlm { url: url.clone(), token: Some("op".into()), model: Some("ours".into()) };
-    let registry = open_registry(Operators { openai: None, anthropic: Some(operator) });
+    let operator = account(&url, Some("op"), Some("ours"));
+    let registry = open_registry(&[("anthropic", operator)]);
     let asked = async |choice: LlmChoice, fallback| {
         let (llm, warning) = registry.llm(&choice, "Ada", fallback);
         (answer(&llm, "hi").await.unwrap(), warning)
@@ -259,11 +269,8 @@ async fn an_agents_anthropic_account_is_asked_where_the_agent_says() {
 #[tokio::test]
 async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_trusted() {
     let url = echo_server().await;
-    let operator = OperatorLlm { url: url.clone(), token: None, model: None };
-    let strict = registry(Config {
-        operators: Operators { openai: None, anthropic: Some(operator) },
-        ..Config::default()
-    });
+    let operator = account(&url, None, None);
+    let strict = registry(config(&[("anthropic", operator)]));
     let own = LlmChoice { url: Some(url), token: Some("mine".into()), ..choice("anthropic") };
     let (llm, _) = strict.llm(&own, "Ada", false);
     assert_eq!(answer(&llm, "hi").await, Err("refused address".into()));
@@ -273,7 +280,7 @@ async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_tru
 
 #[tokio::test]
 async fn options_are_read_by_the_provider_that_knows_them_and_the_others_are_reported() {
-    let registry = open_registry(Operators::default());
+    let registry = open_registry(&[]);
     let warning = |provider: &str, options: serde_json::Value| {
         let own = LlmChoice {
             url: Some("http://127.0.0.1:1/v1".into()),
@@ -288,7 +295,56 @@ async fn options_are_read_by_the_provider_that_knows_them_and_the_others_are_rep
         warning("Claude", unknown.clone()).unwrap(),
         "The LLM options \"callback\" are unknown or not valid, and have no effect."
     );
-    let all = warning("custom", unknown).unwrap();
+    let all = warning("builtin", unknown.clone()).unwrap();
     assert!(all.contains("\"callback\", \"max_tokens\""), "{all}");
+    assert!(warning("custom", unknown).unwrap().contains("options \"callback\" are"));
     assert_eq!(warning("custom", json!({})), None);
+}
+
+#[tokio::test]
+async fn the_providers_of_the_configuration_serve_agents_that_name_none() {
+    let url = echo_server().await;
+    let mut config = config(&[
+        ("openai", account("http://127.0.0.1:1/v1", None, None)),
+        ("anthropic", account(&url, Some("op"), Some("ours"))),
+    ]);
+    config.defaults.llm = vec!["Claude".into(), "openai".into()];
+    let registry = registry(config);
+    let (llm, warning) = registry.llm(&choice(""), "Ada", false);
+    assert_eq!((answer(&llm, "hi").await.unwrap(), warning), ("\"ours\" op".into(), None));
+}
+
+#[tokio::test]
+async fn the_next_provider_answers_where_the_first_one_fails() {
+    let url = echo_server().await;
+    let registry = open_registry(&[("anthropic", account(&url, Some("op"), Some("ours")))]);
+    let own = LlmChoice {
+        url: Some("http://127.0.0.1:1/v1".into()),
+        fallback: vec![choice("nobody"), choice("anthropic")],
+        ..choice("custom")
+    };
+    let (llm, warning) = registry.llm(&own, "Ada", false);
+    assert_eq!(answer(&llm, "hi").await.unwrap(), "\"their-model\" op");
+    let expected = "The LLM provider \"nobody\" is not available on this server; the next provider \
+                    is used instead.";
+    assert_eq!(warning.as_deref(), Some(expected));
+    // After three failures the first one is skipped.
+    for _ in 0..2 {
+        answer(&llm, "hi").await.unwrap();
+    }
+    let states = registry.provider_states();
+    assert_eq!(states, [("llm", "anthropic", true), ("llm", "custom", false)]);
+}
+
+#[tokio::test]
+async fn an_account_serves_the_workspaces_that_it_names() {
+    let url = echo_server().await;
+    let limited =
+        Account { workspaces: Some(vec!["ours".into()]), ..account(&url, Some("op"), Some("m")) };
+    let registry = open_registry(&[("anthropic", limited)]);
+    let of = |workspace: &str| LlmChoice { workspace: workspace.into(), ..choice("anthropic") };
+    let warning = registry.llm(&of("theirs"), "Ada", false).1.unwrap();
+    assert!(warning.contains("needs an API key; the built-in answerer"), "{warning}");
+    let (llm, warning) = registry.llm(&of("ours"), "Ada", false);
+    assert_eq!((answer(&llm, "hi").await.unwrap(), warning), ("\"their-model\" op".into(), None));
 }

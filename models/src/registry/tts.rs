@@ -69,7 +69,10 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn tts_entry(&self, choice: &TtsChoice) -> Result<(ChainEntry<dyn Tts>, Option<String>), String> {
+    fn tts_entry(
+        &self,
+        choice: &TtsChoice,
+    ) -> Result<(ChainEntry<dyn Tts>, Option<String>), String> {
         let name = normalize_name(&choice.provider);
         let builtin = |name: &str, model: Arc<dyn Tts>| {
             let ignored: Vec<&str> = choice.options.keys().map(String::as_str).collect();
@@ -85,7 +88,8 @@ impl Registry {
             }
             ("script", ..) => {
                 let scripted = Arc::new(self.scripted_models(&choice.model_id)?);
-                let entry = ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
+                let entry =
+                    ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
                 return Ok((entry, None));
             }
             _ => {}

@@ -122,6 +122,12 @@ pub trait Tts: Send + Sync {
         None
     }
 
+    /// The reply is cut off: no more text of it follows. Its segments are cancelled by their
+    /// handles; this closes what is open for the reply at a vendor.
+    fn cancel_reply(&self, reply: u64) {
+        let _ = reply;
+    }
+
     /// Whether a voice of this name exists. The empty name is the default voice. An implementation
     /// without names of its own accepts any name.
     fn has_voice(&self, voice: &str) -> bool {

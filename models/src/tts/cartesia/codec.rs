@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::{CartesiaConfig, DEFAULT_MODEL, DEFAULT_VOICE};
 use crate::tts::Word;
+use crate::tts::hosted::codec::{Codec, Incoming, Output, Text};
 use crate::tts::hosted::context::SAMPLE_RATE;
 use crate::tts::hosted::samples::SampleReader;
-use crate::tts::hosted::session::{Codec, Incoming, Output, Text};
 use crate::tts::hosted::voices::primary_language;
 use crate::tts::hosted::{JsonText, non_empty};
 

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::tts::Request;
 use crate::tts::hosted::test_server::{Call, KEY, Peer, client, durations, pcm_base64};
+use crate::tts::hosted::test_sink::sink;
 
 async fn start(config: CartesiaConfig) -> Call {
     Call::open(|url, client, runtime| {
@@ -201,6 +202,21 @@ async fn an_idle_connection_is_replaced_before_the_vendor_closes_it() {
     call.tts = None;
     drop(_segment.handle);
     assert_eq!(other.json().await["cancel"], true);
+    assert_eq!(other.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_outside_of_a_call_has_its_own_connection() {
+    let (call, _peer) = start_default().await;
+    let (sink, mut events) = sink();
+    let request = Request { text: "Sample.".into(), ..Request::default() };
+    let handle = call.voices.speak(request, sink).unwrap();
+    let mut other = call.accept().await;
+    let context = text(&mut other, "Sample.").await;
+    other.send(chunk(&context, 400, 5)).await;
+    other.send(mark(&context, 1)).await;
+    assert_eq!(durations(&events.speech().await.samples), [(5, 400)]);
+    drop(handle);
     assert_eq!(other.next().await, None);
 }
 

@@ -16,9 +16,9 @@ use url::Url;
 
 use super::DeepgramTtsConfig;
 use crate::tts::hosted::JsonText;
+use crate::tts::hosted::codec::{Codec, Incoming, Output, Text};
 use crate::tts::hosted::context::SAMPLE_RATE;
 use crate::tts::hosted::samples::SampleReader;
-use crate::tts::hosted::session::{Codec, Incoming, Output, Text};
 
 /// Maximum number of flushes in [`FLUSH_WINDOW`].
 const MAX_FLUSHES: usize = 20;

@@ -16,9 +16,9 @@ use url::Url;
 
 use super::messages::{Content, Times};
 use super::{DEFAULT_VOICE, ElevenLabsConfig};
+use crate::tts::hosted::codec::{Codec, Incoming, Output, Text};
 use crate::tts::hosted::non_empty;
 use crate::tts::hosted::samples::SampleReader;
-use crate::tts::hosted::session::{Codec, Incoming, Output, Text};
 use crate::tts::hosted::voices::primary_language;
 
 /// Contexts of a connection after which the next one is on another connection. The vendor closes a

@@ -7,9 +7,8 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::context::Segment;
-use super::session::{Codec, Command, Session};
-use super::spoken_text::SpokenText;
+use super::codec::Codec;
+use super::session::{Command, Session};
 use super::{Timeouts, may_be_vendor_voice};
 use crate::hosted::Endpoint;
 use crate::tts::{Event, Request, Tts};
@@ -67,22 +66,16 @@ struct CallTts {
 impl Tts for CallTts {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let segment = Segment {
-            id,
-            reply: request.reply,
-            text: SpokenText::new(&request.text, &request.pronunciation),
-            voice: request.voice,
-            language: request.language,
-            sink: Some(sink),
-            queued_at: Instant::now(),
-            was_repeated: false,
-            first_word_at: None,
-        };
+        let command = Command::Speak { id, request: Box::new(request), sink, at: Instant::now() };
         // The task ends before its senders only by a panic, which is logged.
         let ended = |_| Error::new(ErrorKind::Failed, "the connection to the TTS is lost");
-        self.commands.send(Command::Speak(segment)).map_err(ended)?;
+        self.commands.send(command).map_err(ended)?;
         let commands = self.commands.clone();
         Ok(Handle::new(move || drop(commands.send(Command::Cancel(id)))))
+    }
+
+    fn cancel_reply(&self, reply: u64) {
+        drop(self.commands.send(Command::CancelReply(reply)));
     }
 
     fn has_voice(&self, voice: &str) -> bool {

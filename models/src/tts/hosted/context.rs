@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::spoken_text::SpokenText;
 use super::{Timeouts, max_seconds};
 use crate::Sink;
-use crate::tts::{Event, Word};
+use crate::tts::{Event, Request, Word};
 
 /// Sample rate that is requested of all vendors, in Hz.
 pub(in crate::tts) const SAMPLE_RATE: u32 = 24_000;
@@ -48,6 +48,21 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    /// A segment that was requested at `queued_at`.
+    pub(super) fn new(id: u64, request: Request, sink: Sink<Event>, queued_at: Instant) -> Self {
+        Self {
+            id,
+            reply: request.reply,
+            text: SpokenText::new(&request.text, &request.pronunciation),
+            voice: request.voice,
+            language: request.language,
+            sink: Some(sink),
+            queued_at,
+            was_repeated: false,
+            first_word_at: None,
+        }
+    }
+
     pub(super) fn send(&self, event: Event) {
         if let Some(sink) = &self.sink {
             sink.send(event);
@@ -78,7 +93,7 @@ pub(super) struct Context {
     /// What is added to the vendor's times, in seconds.
     offset: f64,
     /// End of the latest word, in seconds.
-    told_until: f64,
+    reported_until: f64,
     has_marks: bool,
     /// Since when the first segment waits for its first sound.
     waiting_since: Instant,
@@ -95,7 +110,7 @@ impl Context {
             start: 0,
             samples: 0,
             offset: 0.0,
-            told_until: 0.0,
+            reported_until: 0.0,
             has_marks,
             waiting_since: now,
             last_sound: None,
@@ -142,10 +157,11 @@ impl Context {
         quiet_since.is_some_and(|since| now.saturating_duration_since(since) >= lifetime)
     }
 
-    /// Cancels a segment; false if it is not one of the context.
-    pub(super) fn cancel(&mut self, id: u64) -> bool {
-        let found = self.segments.iter_mut().find(|segment| segment.id == id);
-        found.is_some_and(|segment| segment.sink.take().is_some())
+    /// Cancels a segment, if it is one of the context.
+    pub(super) fn cancel(&mut self, id: u64) {
+        if let Some(segment) = self.segments.iter_mut().find(|segment| segment.id == id) {
+            segment.sink = None;
+        }
     }
 
     /// The segments that have not ended.
@@ -185,7 +201,7 @@ impl Context {
     pub(super) fn push_words(&mut self, words: &[Word]) {
         let Some(first) = words.first() else { return };
         let begin = first.begin.unwrap_or(first.end);
-        self.offset = if begin + TIME_TOLERANCE < self.told_until {
+        self.offset = if begin + TIME_TOLERANCE < self.reported_until {
             // The times count from the current position, or from the segment.
             let starts = self.segments.front().is_some_and(|segment| !segment.text.has_times());
             seconds(if starts { self.start } else { self.samples })
@@ -199,7 +215,7 @@ impl Context {
                 begin: word.begin.map(time),
                 end: time(word.end).max(word.begin.map_or(0.0, time)),
             };
-            self.told_until = self.told_until.max(word.end);
+            self.reported_until = self.reported_until.max(word.end);
             self.push_word(&word);
         }
         self.send_words();
@@ -291,9 +307,9 @@ impl Context {
 
     fn is_first_complete(&self) -> bool {
         let Some(first) = self.segments.front() else { return false };
-        let is_told = !first.text.has_times() || first.text.is_complete();
+        let is_reported = !first.text.has_times() || first.text.is_complete();
         let shortest = MIN_LETTER_SECONDS * first.text.letter_count() as f64;
-        is_told && seconds(self.samples - self.start) >= shortest
+        is_reported && seconds(self.samples - self.start) >= shortest
     }
 }
 

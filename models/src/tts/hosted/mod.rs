@@ -4,7 +4,7 @@
 //! - [`samples`]: samples from bytes and from base64.
 //! - [`voices`]: lists of voices.
 //!
-//! A vendor with a WebSocket is a [`session::Codec`]:
+//! A vendor with a WebSocket is a [`codec::Codec`]:
 //!
 //! ```text
 //! media thread ──commands──► task of the call ──► codec ──► WebSocket
@@ -17,6 +17,7 @@
 //! - [`context`]: the segments of the reply that is spoken.
 
 pub(super) mod call;
+pub(super) mod codec;
 pub(super) mod context;
 pub(super) mod samples;
 pub(super) mod session;

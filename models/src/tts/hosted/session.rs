@@ -6,18 +6,19 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use egress::websocket::{Message, Refusal, WebSocket};
+use egress::websocket::{Message, WebSocket};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::Instrument as _;
 
 use super::Timeouts;
+use super::codec::{Codec, Incoming, Output, Text};
 use super::context::{Context, Fault, Segment};
 use crate::hosted::Endpoint;
 use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
-use crate::tts::{Event, Word};
-use crate::{Error, ErrorKind};
+use crate::tts::{Event, Request};
+use crate::{Error, ErrorKind, Sink};
 
 /// Time to connect while no segment waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,90 +27,14 @@ const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// Time without a segment after which the context of a reply is closed.
 const CONTEXT_IDLE: Duration = Duration::from_secs(5);
 
-/// A message of the vendor.
-pub(in crate::tts) enum Incoming<'a> {
-    Text(&'a str),
-    Binary(&'a [u8]),
-}
-
-/// What a message of the vendor leads to.
-#[derive(Debug, PartialEq)]
-pub(in crate::tts) enum Output {
-    /// Samples of the current context.
-    Samples(Vec<i16>),
-    /// Words of the current context, with the vendor's times.
-    Words(Vec<Word>),
-    /// The end of a segment.
-    Mark,
-    /// The end of the current context. Text of it that has not sounded must be sent again.
-    End,
-    /// The vendor refuses what was sent, with a status as in HTTP.
-    Refused(Refusal),
-    /// The vendor will close the connection, with this code and reason.
-    Closing(u16, String),
-}
-
-/// The protocol of a vendor, for one connection at a time. It performs no I/O and reads no clock.
-pub(in crate::tts) trait Codec: Send + 'static {
-    /// The address of a connection for this voice (empty = the configured one) and language.
-    /// Contains no secret.
-    fn url(&self, voice: &str, language: Option<&str>) -> String;
-    /// A new connection is open: the contexts of the previous one are forgotten.
-    fn reset(&mut self);
-    /// Speaks `text` in the current context. It begins with this text if `starts`.
-    fn speak(&mut self, now: Instant, text: &Text<'_>, starts: bool, messages: &mut Vec<String>);
-    /// Cancels the current context. What still arrives for it is dropped.
-    fn cancel(&mut self, messages: &mut Vec<String>);
-    /// Ends the current context, which is idle.
-    fn close_context(&mut self, messages: &mut Vec<String>);
-    /// Reads a message.
-    fn receive(&mut self, message: &Incoming<'_>, outputs: &mut Vec<Output>);
-    /// The time before which no more text may be sent.
-    fn ready_at(&self) -> Option<Instant> {
-        None
-    }
-    /// The vendor refuses the connection with these words. Returns whether it may accept another
-    /// one, because the codec now omits what the vendor does not permit.
-    fn omit_refused(&mut self, words: &str) -> bool {
-        let _ = words;
-        false
-    }
-    /// Whether the connection takes no more contexts.
-    fn is_full(&self) -> bool {
-        false
-    }
-    /// Time after its last sound in which a context takes more text.
-    fn context_lifetime(&self) -> Option<Duration> {
-        None
-    }
-    /// The message that keeps an idle connection open, and its interval.
-    fn keep_alive(&self) -> Option<(Duration, &'static str)> {
-        None
-    }
-    /// Time without text after which a connection is replaced, before the vendor closes it.
-    fn max_idle(&self) -> Option<Duration> {
-        None
-    }
-    /// The message that ends the connection.
-    fn goodbye(&self) -> Option<&'static str> {
-        None
-    }
-}
-
-/// A text as a codec gets it.
-pub(in crate::tts) struct Text<'a> {
-    /// The text, without a blank at its end.
-    pub(in crate::tts) text: &'a str,
-    /// Empty = the configured voice.
-    pub(in crate::tts) voice: &'a str,
-    pub(in crate::tts) language: Option<&'a str>,
-}
-
 /// From the call to the task.
 pub(super) enum Command {
-    Speak(Segment),
+    /// Speaks a segment that was requested at this time.
+    Speak { id: u64, request: Box<Request>, sink: Sink<Event>, at: Instant },
     /// Cancels the segment with this id.
     Cancel(u64),
+    /// Cancels the reply with this number.
+    CancelReply(u64),
 }
 
 /// Why a connection is no longer served.
@@ -130,6 +55,8 @@ pub(super) struct Session<C> {
     queue: VecDeque<Segment>,
     context: Option<Context>,
     has_marks: bool,
+    /// Whether the current connection has delivered sound: its voice and its key are valid.
+    has_served: bool,
     /// The failure that no attempt can repair.
     refused: Option<(ErrorKind, String)>,
     outputs: Vec<Output>,
@@ -151,6 +78,7 @@ impl<C: Codec> Session<C> {
             queue: VecDeque::new(),
             context: None,
             has_marks: false,
+            has_served: false,
             refused: None,
             outputs: Vec::new(),
             messages: Vec::new(),
@@ -251,6 +179,7 @@ impl<C: Codec> Session<C> {
     /// Serves a connection until the call ends, or the connection fails.
     async fn stream(&mut self, socket: &mut WebSocket) -> Result<End, Failure> {
         self.codec.reset();
+        self.has_served = false;
         let mut busy_at = Instant::now();
         let mut sent_at = busy_at;
         let mut ping_at = busy_at + PING_INTERVAL;
@@ -361,12 +290,28 @@ impl<C: Codec> Session<C> {
 
     fn on_command(&mut self, command: Command) {
         match command {
-            Command::Speak(segment) if segment.text.is_silent() => segment.send(Event::End),
-            Command::Speak(segment) => self.queue.push_back(segment),
+            Command::Speak { id, request, sink, at } => {
+                let segment = Segment::new(id, *request, sink, at);
+                if segment.text.is_silent() {
+                    segment.send(Event::End);
+                } else {
+                    self.queue.push_back(segment);
+                }
+            }
             Command::Cancel(id) => {
                 self.queue.retain(|segment| segment.id != id);
                 if let Some(context) = &mut self.context {
                     context.cancel(id);
+                }
+            }
+            Command::CancelReply(reply) => {
+                self.queue.retain(|segment| segment.reply != reply);
+                if let Some(context) = self.context.take_if(|context| context.reply == reply) {
+                    if context.is_idle() {
+                        self.codec.close_context(&mut self.messages);
+                    } else {
+                        self.codec.cancel(&mut self.messages);
+                    }
                 }
             }
         }
@@ -411,6 +356,7 @@ impl<C: Codec> Session<C> {
             };
             match output {
                 Output::Samples(pcm) => {
+                    self.has_served = true;
                     context.push_samples(now, pcm).map_err(|fault| self.fault(fault))?;
                 }
                 Output::Words(words) => context.push_words(&words),
@@ -486,7 +432,7 @@ impl<C: Codec> Session<C> {
         let mut segments = self.context.take().map(Context::into_segments).unwrap_or_default();
         segments.append(&mut self.queue);
         self.fail_segments(segments, &failure.error);
-        if failure.retry_after.is_none() {
+        if failure.retry_after.is_none() && !self.has_served {
             self.refused = Some((failure.error.kind(), failure.error.to_string()));
         }
     }

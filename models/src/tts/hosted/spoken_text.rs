@@ -292,14 +292,14 @@ mod tests {
     #[test]
     fn changed_and_missing_words_lose_no_written_word() {
         let mut spoken = SpokenText::new("I owe you 100 dollars, really.", &[]);
-        let told = [
+        let reported = [
             ("I", 0.0, 0.1),
             ("you", 0.5, 0.6),
             ("one", 0.6, 0.8),
             ("hundred", 0.8, 1.0),
             ("dollars,", 1.0, 1.4),
         ];
-        pushed(&mut spoken, &told);
+        pushed(&mut spoken, &reported);
         assert_eq!(
             in_short(&spoken.take_words(0.0)),
             [

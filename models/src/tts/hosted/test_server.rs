@@ -26,6 +26,8 @@ pub(in crate::tts) const KEY: &str = "key-0123456789abcdef";
 /// A call.
 pub(in crate::tts) struct Call {
     listener: TcpListener,
+    /// The voices outside of the call.
+    pub(in crate::tts) voices: Arc<dyn Tts>,
     pub(in crate::tts) tts: Option<Arc<dyn Tts>>,
     /// While it exists, the paused clock does not move by itself.
     _clock: std::sync::mpsc::Sender<()>,
@@ -58,9 +60,10 @@ impl Call {
         tokio::task::spawn_blocking(move || held.recv());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("ws://{}", listener.local_addr().unwrap());
-        let tts = make(url, client(), Runtime::current()).unwrap().open_call();
+        let voices = make(url, client(), Runtime::current()).unwrap();
+        let tts = voices.open_call();
         assert!(tts.is_some(), "a connection for each call");
-        Self { listener, tts, _clock: hold }
+        Self { listener, voices, tts, _clock: hold }
     }
 
     pub(in crate::tts) fn url(&self) -> String {

@@ -4,17 +4,8 @@ use crate::tts::hosted::test_sink::{Events, Speech, sink};
 
 fn segment(id: u64, text: &str) -> (Segment, Events) {
     let (sink, events) = sink();
-    let segment = Segment {
-        id,
-        reply: 1,
-        voice: String::new(),
-        language: None,
-        text: SpokenText::new(text, &[]),
-        sink: Some(sink),
-        queued_at: Instant::now(),
-        was_repeated: false,
-        first_word_at: None,
-    };
+    let request = Request { text: text.into(), reply: 1, ..Request::default() };
+    let segment = Segment::new(id, request, sink, Instant::now());
     (segment, events)
 }
 
@@ -47,8 +38,8 @@ async fn speech(events: &mut Events) -> Speech {
 async fn words_of_a_later_segment_wait_until_its_beginning_is_known() {
     let now = Instant::now();
     let (mut context, mut events) = context(&["One.", "Two.", "Three."]);
-    let told = [word("One.", 0.0, 0.3), word("Two.", 0.5, 0.8), word("Three.", 1.0, 1.3)];
-    context.push_words(&told);
+    let reported = [word("One.", 0.0, 0.3), word("Two.", 0.5, 0.8), word("Three.", 1.0, 1.3)];
+    context.push_words(&reported);
     context.push_samples(now, sound(1_500, 1)).unwrap();
     context.end_sounding(now);
     assert!(context.is_idle());
@@ -99,15 +90,15 @@ async fn a_doubled_mark_ends_one_segment() {
 async fn a_changed_word_at_the_end_does_not_swallow_the_next_segment() {
     let now = Instant::now();
     let (mut context, mut events) = context(&["It costs $5.", "Really."]);
-    let told = [
+    let reported = [
         word("It", 0.0, 0.1),
         word("costs", 0.1, 0.3),
         word("five", 0.3, 0.5),
         word("dollars", 0.5, 0.8),
         word("Really", 1.0, 1.4),
     ];
-    for told in told {
-        context.push_words(&[told]);
+    for reported in reported {
+        context.push_words(&[reported]);
     }
     context.push_samples(now, sound(1_500, 1)).unwrap();
     context.end_sounding(now);

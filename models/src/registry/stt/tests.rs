@@ -6,7 +6,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::registry::Config;
+use crate::registry::{Account, Config, Vendor};
 use crate::stt::{Event, SttStream};
 use crate::{Error, Sink};
 
@@ -53,9 +53,12 @@ impl Server {
     }
 }
 
-fn registry(deepgram: Option<OperatorStt>, allow_private: bool) -> Registry {
+fn registry(deepgram: Option<Account>, allow_private: bool) -> Registry {
     let client = egress::Client::new(egress::Policy { allow_private }).unwrap();
-    let config = Config { deepgram, ..Config::default() };
+    let mut config = Config::default();
+    if let Some(account) = deepgram {
+        config.accounts.insert(Vendor::find("deepgram").unwrap(), account);
+    }
     let registry = Registry::new(config, client, Runtime::current());
     registry.set_moonshine(Arc::new(SilentStt));
     registry
@@ -86,10 +89,11 @@ fn open(
 #[tokio::test]
 async fn an_operators_key_goes_to_the_operators_server_only() {
     let (ours, theirs) = (Server::start().await, Server::start().await);
-    let operator = OperatorStt {
+    let operator = Account {
         url: Some(ours.url()),
         token: Some("operators-key".into()),
         model: Some("nova-2".into()),
+        ..Account::default()
     };
     // The operator's address is trusted, the agent's is not.
     let strict = registry(Some(operator.clone()), false);
@@ -137,34 +141,7 @@ async fn what_cannot_be_used_is_replaced_by_the_built_in_stt() {
         assert_eq!(warning.as_deref(), Some(expected));
         assert!(stt.is_ok());
     }
-    let flux = SttChoice {
-        model: "flux-general-en".into(),
-        ..choice(Some("ws://127.0.0.1:1"), Some("key"))
-    };
-    let (stt, warning) = registry.stt(&flux);
-    let warning = warning.unwrap();
-    assert!(warning.contains("\"flux-general-en\"") && warning.contains("nova-3"), "{warning}");
-    // Its capacity is not that of the built-in STT.
-    assert!(stt.unwrap_or_else(|error| panic!("{error}")).capacity_error().is_none());
     // A language of the vendor is no fault.
     let german = SttChoice { language: "de".into(), ..choice(None, Some("key")) };
     assert_eq!(registry.stt(&german).1, None);
-}
-
-#[test]
-fn the_operators_account_is_read_from_the_environment() {
-    let env = |pairs: &'static [(&str, &str)]| {
-        OperatorStt::from_env("DEEPGRAM", move |name| {
-            pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned())
-        })
-    };
-    assert!(env(&[]).is_none() && env(&[("DEEPGRAM_API_KEY", " ")]).is_none());
-    assert!(env(&[("DEEPGRAM_MODEL", "nova-2")]).is_none());
-    let keyed = env(&[("DEEPGRAM_API_KEY", " k "), ("DEEPGRAM_MODEL", "nova-2")]).unwrap();
-    assert_eq!(
-        (keyed.url, keyed.token.as_deref(), keyed.model.as_deref()),
-        (None, Some("k"), Some("nova-2"))
-    );
-    let local = env(&[("DEEPGRAM_BASE_URL", "http://127.0.0.1:1")]).unwrap();
-    assert_eq!((local.url.as_deref(), local.token), (Some("http://127.0.0.1:1"), None));
 }
