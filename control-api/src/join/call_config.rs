@@ -243,6 +243,8 @@ pub(crate) async fn build_shared(state: &AppState, row: &Row) -> store::Result<A
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Number;
+
     use super::*;
 
     #[test]
@@ -264,15 +266,5 @@ mod tests {
         assert_eq!(limit(Some(0), Some(90), Some(60)), Some(90.0));
         assert_eq!(limit(None, None, Some(60)), Some(60.0));
         assert_eq!(limit(None, Some(0), None), None);
-    }
-
-    #[test]
-    fn the_options_of_a_language_model_reach_the_call() {
-        let stored = serde_json::json!({"provider": "anthropic", "options": {"max_tokens": 50}});
-        let llm: Llm = serde_json::from_value(stored.clone()).unwrap();
-        assert_eq!(llm_choice(&llm, None).options["max_tokens"], 50);
-        assert_eq!(serde_json::to_value(&llm).unwrap()["options"], stored["options"]);
-        let none = serde_json::to_value(Llm::default()).unwrap();
-        assert!(none.get("options").is_none(), "{none}");
     }
 }

@@ -201,7 +201,8 @@ async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
 async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
     let mut call = Harness::open(deepgram_with_options, None).await;
     call.refuse("401 Unauthorized", "").await;
-    let failed = format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::InvalidKey);
+    let failed =
+        format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::InvalidKey);
     assert_eq!(call.event().await, failed);
     call.advance(600_000).await;
     call.speak(1);

@@ -197,3 +197,15 @@ async fn a_connection_that_has_worked_is_replaced_whatever_closed_it() {
     let _segment = call.speak(1, "One.");
     first_text(&mut other, "reply-1", "One.").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_vendor_that_only_sends_other_messages_is_not_waited_for() {
+    let (call, mut peer) = start_default().await;
+    let mut segment = call.speak(1, "One.");
+    first_text(&mut peer, "reply-1", "One.").await;
+    for _ in 0..6 {
+        peer.send(json!({"type": "news", "contextId": "reply-1"})).await;
+        call.advance(500).await;
+    }
+    assert_eq!(segment.speech().await.failed, "Timeout ElevenLabs gave no sound in time");
+}
