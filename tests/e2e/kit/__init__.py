@@ -12,6 +12,7 @@ Clients:
 - console: the console in Chromium, with checks of names, contrast and layout
 - webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
 - typed_call: a whole call of that caller with typed words, from the join to the record
+- provider_call: a call with the fakes of hosted providers
 - sdp: the offer of a third-party client, as text
 
 Stand-ins for what the server or the browser talks to:

@@ -15,10 +15,11 @@ from .assemblyai import AssemblyAiFake
 from .cartesia import CartesiaFake
 from .deepgram import DeepgramFake
 from .elevenlabs import ElevenLabsFake
-from .fake import Fake, Fault
+from .fake import FAULTS, Fake, Fault
 from .openai import OpenAiFake
 
 __all__ = [
+    "FAULTS",
     "AnthropicFake",
     "AssemblyAiFake",
     "CartesiaFake",

@@ -15,6 +15,7 @@ VERSION = re.compile(r"20\d\d-\d\d-\d\d")
 
 
 class AnthropicFake(LanguageModelFake):
+    provider = "anthropic"
     vendor = "Anthropic"
     key_header = ("x-api-key", "")
 

@@ -35,6 +35,7 @@ def is_u3(model: str) -> bool:
 class AssemblyAiFake(Fake):
     """`utterances`, `per_connection`: as of `DeepgramFake`."""
 
+    provider = "assemblyai"
     vendor = "AssemblyAI"
     key_header = ("authorization", "")
     #: no_final, double_final, empty_final, late_final: as of `DeepgramFake`; refused_in_band: the
@@ -80,7 +81,7 @@ class AssemblyAiFake(Fake):
         return await self.serve_socket(request, lambda socket: Session(self, socket, model))
 
     def script_of_connection(self) -> Script:
-        return Script(self.utterances) if self.per_connection else self.script
+        return Script(self.utterances, repeats=True) if self.per_connection else self.script
 
     def refusal_body(self, status: int):
         words = {401: "Unauthorized", 402: "Insufficient funds", 429: "Too many requests"}

@@ -24,6 +24,7 @@ VERSION = re.compile(r"20\d\d-\d\d-\d\d")
 class CartesiaFake(Fake):
     """`pace`: how much faster than real time the sound is sent."""
 
+    provider = "cartesia"
     vendor = "Cartesia"
     key_header = ("x-api-key", "")
     #: odd_bytes, no_alignment, no_end, no_sound: as of `ElevenLabsFake`; refused_in_band,

@@ -21,9 +21,10 @@ MAX_IDLE = 10.0
 
 class DeepgramFake(Fake):
     """`utterances`: what is recognized, one text after each other (a text, or an `Utterance`).
-    `per_connection`: each connection begins with the first one; otherwise a connection continues
-    where the last one ended."""
+    `per_connection`: each connection begins with the first one, and after the last one again;
+    otherwise a connection continues where the last one ended."""
 
+    provider = "deepgram"
     vendor = "Deepgram"
     key_header = ("authorization", "Token ")
     #: no_final: an end mark is not answered; double_final: it is answered twice; empty_final: with
@@ -56,7 +57,7 @@ class DeepgramFake(Fake):
         return await self.serve_socket(request, lambda socket: Listening(self, socket))
 
     def script_of_connection(self) -> Script:
-        return Script(self.utterances) if self.per_connection else self.script
+        return Script(self.utterances, repeats=True) if self.per_connection else self.script
 
     def refusal_body(self, status: int):
         codes = {401: "INVALID_AUTH", 402: "ASR_PAYMENT_REQUIRED", 429: "TOO_MANY_REQUESTS"}

@@ -28,6 +28,7 @@ class ElevenLabsFake(Fake):
     """`pace`: how much faster than real time the sound is sent. `relative`: the times of a message
     count from its own sound, otherwise from the beginning of the context."""
 
+    provider = "elevenlabs"
     vendor = "ElevenLabs"
     key_header = ("xi-api-key", "")
     #: odd_bytes: messages end in the middle of a sample; no_alignment: without times; no_end: the

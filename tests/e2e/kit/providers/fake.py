@@ -26,7 +26,9 @@ REFUSALS = {"401": 401, "402": 402, "403": 403, "429": 429, "500": 500, "503": 5
 #: - binary: bytes are sent where text is expected
 #: - endless: the answer does not end
 #: - slow: the answer begins `seconds` later
-COMMON_FAULTS = {"stall", "cut", "close", "malformed", "binary", "endless", "slow"}
+COMMON_FAULTS = frozenset({"stall", "cut", "close", "malformed", "binary", "endless", "slow"})
+#: Faults of every fake.
+FAULTS = frozenset(REFUSALS) | COMMON_FAULTS
 #: Close code of an internal error.
 INTERNAL_ERROR = WSCloseCode.INTERNAL_ERROR
 #: Messages that an endless answer has at most, so that it cannot fill the memory of a test.
@@ -108,7 +110,8 @@ class Record:
 class Fake:
     """The server of a vendor. `key` is the only key that it accepts."""
 
-    #: The vendor's name for people.
+    #: The vendor's name in an agent, and for people.
+    provider = ""
     vendor = ""
     #: Name of the header with the key, in lower case, and what precedes the key.
     key_header: tuple[str, str] = ("authorization", "")
@@ -156,7 +159,7 @@ class Fake:
 
     def fail(self, kind: str, **options):
         """Adds a fault. Faults apply in the order in which they were added."""
-        assert kind in REFUSALS or kind in COMMON_FAULTS or kind in self.own_faults, kind
+        assert kind in FAULTS | self.own_faults, kind
         self.faults.append(Fault(kind, **options))
         return self
 

@@ -10,6 +10,7 @@ from .language_model import LanguageModelFake
 
 
 class OpenAiFake(LanguageModelFake):
+    provider = "openai"
     vendor = "OpenAI"
     key_header = ("authorization", "Bearer ")
 

@@ -66,7 +66,7 @@ def resample(samples: np.ndarray, rate: int, to: int) -> np.ndarray:
 
 
 @functools.lru_cache(256)
-def flite_voice(text: str, rate: int, voice: str = "rms") -> Sound:
+def flite_voice(text: str, rate: int, voice: str = "kal16") -> Sound:
     """The text as flite speaks it. A text without words is half a second of silence."""
     if not any(character.isalnum() for character in text):
         silence = np.zeros(rate // 2, np.int16)

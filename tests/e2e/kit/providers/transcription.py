@@ -40,10 +40,16 @@ class Utterance:
 
 
 class Script:
-    """The utterances of a call, in order. A call that reconnects continues it."""
+    """The utterances of a call, in order. A call that reconnects continues it. `repeats`: after the
+    last one it begins again."""
 
-    def __init__(self, utterances: list[Utterance], position: tuple[int, int] = (0, 0)):
-        self.utterances = utterances
+    def __init__(
+        self,
+        utterances: list[Utterance],
+        repeats: bool = False,
+        position: tuple[int, int] = (0, 0),
+    ):
+        self.utterances, self.repeats = utterances, repeats
         #: The utterance that is spoken, and the number of its words that were told.
         self.at, self.told = position
 
@@ -53,9 +59,8 @@ class Script:
 
     @property
     def current(self) -> Utterance:
-        if self.at < len(self.utterances):
-            return self.utterances[self.at]
-        return Utterance("")
+        at = self.at % len(self.utterances) if self.repeats else self.at
+        return self.utterances[at] if at < len(self.utterances) else Utterance("")
 
 
 class Recognition:
@@ -63,7 +68,7 @@ class Recognition:
     transcript was delivered: the audio of a lost one comes again over the next connection."""
 
     def __init__(self, script: Script):
-        self.script = Script(script.utterances, script.position)
+        self.script = Script(script.utterances, script.repeats, script.position)
         #: All audio, and that since the last end mark, in samples.
         self.samples = 0
         self.start = 0
