@@ -163,7 +163,11 @@ def test_faults_of_speech_to_text(server, vendor, report, kind):
         llm = vendor(providers.OpenAiFake, lambda question: ANSWER, tokens_per_second=200)
         stt.fail(case.kind, **case.options)
         agent = await asyncio.to_thread(
-            provider_call.create_agent, server, stt=stt, llm=llm, tts=FAST_VOICE
+            provider_call.create_agent,
+            server,
+            stt=stt,
+            llm=provider_call.choice(llm, model="a-model"),
+            tts=FAST_VOICE,
         )
         understood = []
 
@@ -217,8 +221,12 @@ def test_faults_of_language_models(server, vendor, report, kind, with_fallback):
         )
         spare = vendor(spare_kind, lambda question: SPARE)
         llm.fail(case.kind, **case.options)
-        fallback = {"fallback": [provider_call.choice(spare)]} if with_fallback else {}
-        choice = provider_call.choice(llm, **fallback)
+        fallback = (
+            {"fallback": [provider_call.choice(spare, model="another-model")]}
+            if with_fallback
+            else {}
+        )
+        choice = provider_call.choice(llm, model="a-model", **fallback)
         agent = await asyncio.to_thread(create_typed_agent, server, choice)
         replacement = SPARE if with_fallback else APOLOGY
 
@@ -263,7 +271,7 @@ def test_faults_of_text_to_speech(server, vendor, report, kind):
         llm = vendor(providers.OpenAiFake, lambda question: ANSWER, tokens_per_second=200)
         tts = vendor(kind)
         tts.fail(case.kind, **case.options)
-        choice = provider_call.choice(llm)
+        choice = provider_call.choice(llm, model="a-model")
         agent = await asyncio.to_thread(create_typed_agent, server, choice, tts)
 
         async def talk(client):

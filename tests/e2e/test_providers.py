@@ -35,7 +35,7 @@ def test_a_call_with_deepgram_anthropic_and_elevenlabs(server, call, webhooks, v
     deepgram = vendor(providers.DeepgramFake, [Utterance.spoken(q) for q in ANSWERS])
     # Both are still busy when the user interrupts.
     anthropic = vendor(providers.AnthropicFake, ANSWERS.get, tokens_per_second=10)
-    elevenlabs = vendor(providers.ElevenLabsFake, pace=1.5)
+    elevenlabs = vendor(providers.ElevenLabsFake, pace=1.1)
     agent = provider_call.create_agent(
         server,
         stt=deepgram,

@@ -103,12 +103,15 @@ class SpokenCall(TypedCall):
         sound = np.concatenate(self.received_audio)[start:]
         return audio_match.match_page_audio([text], voice, sound)[0]
 
-    def time_of_event(self, name: str) -> float:
-        """When the last event of this name arrived."""
-        found = None
-        for at, message in zip(self.times, self.messages, strict=True):
-            event = (message.get("data") or {}).get("event") or {}
-            if event.get("event", event).get("name") == name:
-                found = at
-        assert found is not None, f"no {name}"
-        return found
+    def times_of(self, name: str) -> list[float]:
+        """When the events of this name arrived."""
+        return [
+            at
+            for at, message in zip(self.times, self.messages, strict=True)
+            if event_name(message) == name
+        ]
+
+
+def event_name(message: dict) -> str | None:
+    event = (message.get("data") or {}).get("event") or {}
+    return event.get("event", event).get("name")

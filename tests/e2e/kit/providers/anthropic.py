@@ -63,6 +63,7 @@ class AnthropicFake(LanguageModelFake):
 
     def refusal_body(self, status: int):
         errors = {
+            400: ("invalid_request_error", "model: Field required"),
             401: ("authentication_error", "invalid x-api-key"),
             402: ("billing_error", "Your credit balance is too low to access the API."),
             403: ("permission_error", "Your API key does not have permission."),

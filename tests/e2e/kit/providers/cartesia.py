@@ -216,7 +216,8 @@ class Speaking:
         """The speech of a text runs to its end although the context is cancelled."""
         fault = self.socket.record.fault.kind if self.socket.record.fault else None
         rate = context.parameters["output_format"]["sample_rate"]
-        sound = self.fake.voice(text, rate)
+        # Synthesis takes longer than the other fakes may wait.
+        sound = await asyncio.to_thread(self.fake.voice, text, rate)
         with self.fake.noting():
             self.fake.spoken.append(text.strip())
         context.flushes += 1

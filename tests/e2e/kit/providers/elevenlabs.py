@@ -239,7 +239,8 @@ class Speaking:
 
     async def _speak(self, name: str, context: SpeechContext, text: str):
         fault = self.socket.record.fault.kind if self.socket.record.fault else None
-        sound = self.fake.voice(text, self.rate)
+        # Synthesis takes longer than the other fakes may wait.
+        sound = await asyncio.to_thread(self.fake.voice, text, self.rate)
         with self.fake.noting():
             self.fake.spoken.append(text.strip())
         await asyncio.sleep(self.fake.first_sound)

@@ -51,6 +51,9 @@ class LanguageModelFake(Fake):
             self.check(record)
         if body.get("stream") is not True:
             self.violate("a request without stream")
+        if not body.get("model"):
+            refused, headers = self.refusal_body(400)
+            return web.json_response(refused, status=400, headers=headers)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         is_complete = False
         try:

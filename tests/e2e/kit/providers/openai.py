@@ -48,6 +48,7 @@ class OpenAiFake(LanguageModelFake):
 
     def refusal_body(self, status: int):
         errors = {
+            400: ("invalid_request_error", None, "you must provide a model parameter"),
             401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided."),
             402: ("insufficient_quota", "insufficient_quota", "You exceeded your current quota."),
             429: ("requests", "rate_limit_exceeded", "Rate limit reached."),
