@@ -84,9 +84,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
              everything that the server can"
         );
     }
-    let control = control_config(&config, listen);
+    let mut control = control_config(&config, listen);
     let client =
         egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
+    let registry =
+        local_models::create_registry(&config, client.clone(), &tokio::runtime::Handle::current());
+    control.registry = Some(Arc::clone(&registry));
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (event_sink, exporter) = match otlp_collector(&config) {
         Some(collector) => {
@@ -95,8 +98,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         None => (app.event_sink(), None),
     };
-    let models =
-        local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
+    let models = local_models::create_models(&config, registry);
     let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
         models,
@@ -259,7 +261,8 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         bake_command: None,
         visemes: Viseme::ALL.map(named_viseme).to_vec(),
         embeddings: config.knowledge.embeddings_config(),
-        providers: local_models::registry_config(config),
+        // Needs the client, whose policy this configuration determines.
+        registry: None,
         crash_hook: None,
     }
 }

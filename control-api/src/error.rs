@@ -64,6 +64,8 @@ pub(crate) enum Resource {
     Document,
     CustomAvatar,
     ApiKey,
+    Credential,
+    Provider,
     DeadLetter,
     Route,
 }
@@ -210,6 +212,8 @@ impl Resource {
             Self::Document => json!({"message": "Document not found"}),
             Self::CustomAvatar => json!({"message": "Custom avatar not found"}),
             Self::DeadLetter => json!({"message": "Dead letter not found"}),
+            Self::Credential => json!({"message": "Credential not found"}),
+            Self::Provider => json!({"message": "Provider not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
             Self::Route => json!(ErrorBody { error: "Not found" }),
         }

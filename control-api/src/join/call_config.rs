@@ -9,8 +9,8 @@ use conversation::spec::ToolSpec;
 use engine_api::{AvatarChoice, CallConfig, Guardrail, Tool, ToolBackend};
 use serde_json::{Value, json};
 
-use crate::join::model_choices::{self, non_empty, number};
 use crate::join::prompt;
+use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
 use crate::resources::{avatars, knowledge_cache, mcp};
 use crate::state::AppState;
@@ -59,7 +59,13 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     )
     .to_spec()
     .map_err(|e| corrupt(&e.to_string()))?;
-    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &row.workspace);
+    let credentials = state.store.credentials(&state.vault, &row.workspace).await?;
+    let account = Account {
+        workspace: &row.workspace,
+        credentials: &credentials,
+        registry: state.config.registry.as_deref(),
+    };
+    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
@@ -243,6 +249,8 @@ pub(crate) async fn build_shared(state: &AppState, row: &Row) -> store::Result<A
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Number;
+
     use super::*;
 
     #[test]
@@ -264,15 +272,5 @@ mod tests {
         assert_eq!(limit(Some(0), Some(90), Some(60)), Some(90.0));
         assert_eq!(limit(None, None, Some(60)), Some(60.0));
         assert_eq!(limit(None, Some(0), None), None);
-    }
-
-    #[test]
-    fn the_options_of_a_language_model_reach_the_call() {
-        let stored = serde_json::json!({"provider": "anthropic", "options": {"max_tokens": 50}});
-        let llm: Llm = serde_json::from_value(stored.clone()).unwrap();
-        assert_eq!(llm_choice(&llm, None).options["max_tokens"], 50);
-        assert_eq!(serde_json::to_value(&llm).unwrap()["options"], stored["options"]);
-        let none = serde_json::to_value(Llm::default()).unwrap();
-        assert!(none.get("options").is_none(), "{none}");
     }
 }

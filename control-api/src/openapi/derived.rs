@@ -26,6 +26,7 @@ use crate::resources::conversations::events::EventItem;
 use crate::resources::conversations::{
     AuthRequest, ConversationRequest, CreatedConversation, FeedbackRequest, JoinResponse,
 };
+use crate::resources::credentials::{CredentialItem, CredentialRequest};
 use crate::resources::custom_avatars::{CustomAvatar, DrawnAvatarBody, PhotoAvatarBody};
 use crate::resources::dead_letters::Delivery;
 use crate::resources::knowledge::{
@@ -72,7 +73,8 @@ fn definitions(contract: Contract) -> Map<String, Value> {
     add!(generator: Agent, Template, ToolDocument, GuardrailDocument, McpDocument);
     if is_request {
         add!(generator:
-            AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, DrawnAvatarBody,
+            AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, CredentialRequest,
+            DrawnAvatarBody,
             FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
             OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest,
             SpeakRequest, UpdateRequest, VisitorRequest,
@@ -80,7 +82,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
     } else {
         add!(generator:
             About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>,
-            CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
+            CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated, Message, NewKey,
             NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,

@@ -128,5 +128,6 @@ pub(crate) const CONVERSATIONS: &str = "Conversations";
 pub(crate) const CONTROL: &str = "Control of a conversation";
 pub(crate) const WEBHOOKS: &str = "Webhooks";
 pub(crate) const KEYS: &str = "API keys";
+pub(crate) const PROVIDERS: &str = "Providers";
 pub(crate) const JOINING: &str = "Joining";
 pub(crate) const SERVER: &str = "Server";

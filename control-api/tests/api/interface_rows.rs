@@ -419,14 +419,12 @@ async fn custom_avatars_fail_without_a_renderer() {
 #[tokio::test]
 async fn providers_are_told_with_their_state() {
     let folder = TempFolder::new();
-    let server = TestServer::start_with(&folder.0, |config| {
-        config.providers = models::registry::providers(&models::registry::Config::default());
-    })
-    .await;
+    let server = TestServer::start(&folder).await;
     let all = server.get("/v1/ext/providers").await;
     assert_eq!(all.header("x-total-count"), all.json().as_array().unwrap().len().to_string());
     let openai = json!([{
-        "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "additional_fields": [],
+        "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "source": "none", "languages": [],
+        "additional_fields": ANY,
     }]);
     let deepgram = json!([{
         "display_name": "Deepgram", "provider": "deepgram", "provider_type": "stt", "model": "nova-3",

@@ -7,6 +7,7 @@ mod agents;
 mod contract;
 mod conversations;
 mod crash;
+mod credentials;
 mod custom_avatars;
 mod embeddings;
 mod erasure;

@@ -64,7 +64,7 @@ async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
         };
         assert_eq!(documented, needed.name(), "the document: {method} {path}");
         *counted.entry(needed.name()).or_insert(0) += 1;
-        let url = path.replace("{id}", UNKNOWN_ID);
+        let url = path.replace("{id}", UNKNOWN_ID).replace("{name}", "openai");
         assert!(!url.contains('{'), "{path}");
         for (scope, key) in &keys {
             let request = server.request(&method, &url).header("x-api-key", key);
