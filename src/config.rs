@@ -4,6 +4,7 @@
 //! with the most similar name, because a misspelled limit is worse than a server that does not
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
+mod keys;
 mod providers;
 mod source;
 
@@ -11,8 +12,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-
-use source::ValueKind;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -286,87 +285,6 @@ impl Default for Limits {
 pub(crate) struct Otlp {
     pub(crate) endpoint: Option<String>,
 }
-
-/// All keys, as in `config/example.toml`, and the type that the text of an environment variable is
-/// converted to.
-const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
-    (
-        "server",
-        &[
-            ("listen", ValueKind::Text),
-            ("data", ValueKind::Text),
-            ("public_url", ValueKind::Text),
-            ("database_url", ValueKind::Text),
-            ("trusted_proxies", ValueKind::TextList),
-            ("cors_origins", ValueKind::TextList),
-            ("metrics_token", ValueKind::Text),
-            ("retention_days", ValueKind::Number),
-            ("allow_private_targets", ValueKind::Bool),
-            ("allow_scripted", ValueKind::Bool),
-            ("log_format", ValueKind::Text),
-        ],
-    ),
-    (
-        "timeouts",
-        &[
-            ("join", ValueKind::Number),
-            ("token", ValueKind::Number),
-            ("closed", ValueKind::Number),
-            ("silence", ValueKind::Number),
-            ("offer", ValueKind::Number),
-            ("drain", ValueKind::Number),
-            ("request", ValueKind::Number),
-            ("lease", ValueKind::Number),
-        ],
-    ),
-    ("webhooks", &[("schedule", ValueKind::NumberList), ("hold", ValueKind::Number)]),
-    (
-        "media",
-        &[
-            ("public_ip", ValueKind::TextList),
-            ("udp_ports", ValueKind::Text),
-            ("tcp_port", ValueKind::Number),
-            ("ice_servers", ValueKind::IceServers),
-            ("threads", ValueKind::Number),
-        ],
-    ),
-    ("stt", &[("workers", ValueKind::Number), ("pool", ValueKind::Number)]),
-    ("models", &[("dir", ValueKind::Text)]),
-    ("avatars", &[("dir", ValueKind::Text)]),
-    (
-        "knowledge",
-        &[
-            ("embeddings_url", ValueKind::Text),
-            ("embeddings_model", ValueKind::Text),
-            ("embeddings_token", ValueKind::Text),
-        ],
-    ),
-    (
-        "providers",
-        &[("stt", ValueKind::TextList), ("llm", ValueKind::TextList), ("tts", ValueKind::TextList)],
-    ),
-    (
-        "limits",
-        &[
-            ("per_key", ValueKind::Number),
-            ("offers", ValueKind::Number),
-            ("embeds", ValueKind::Number),
-            ("calls", ValueKind::Number),
-            ("connections", ValueKind::Number),
-            ("load", ValueKind::Number),
-            ("memory", ValueKind::Number),
-            ("questions", ValueKind::Number),
-            ("workspace_calls", ValueKind::Number),
-            ("workspace_conversations", ValueKind::Number),
-            ("workspace_agents", ValueKind::Number),
-            ("workspace_bytes", ValueKind::Number),
-        ],
-    ),
-    ("otlp", &[("endpoint", ValueKind::Text)]),
-];
-
-/// Variables that start with `VISAVIS_` and are not configuration keys.
-const OTHER_VARIABLES: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];
 
 /// A key, and what is wrong with its value.
 type InvalidValue = (&'static str, String);

@@ -15,8 +15,10 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{self, Message as Frame, Utf8Bytes};
+use tokio_tungstenite::tungstenite::{self, Message as Frame};
 use url::Url;
+
+pub use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::{Client, Error, Method, Request, Response};
 

@@ -235,7 +235,10 @@ fn synthesize(text: &str) -> Vec<i16> {
             tts::Event::Audio { pcm: more, .. } => pcm.extend(more),
             tts::Event::End => break,
             tts::Event::Failed(error) => panic!("{error}"),
-            tts::Event::Phones(_) | tts::Event::Words(_) | tts::Event::Usage { .. } => {}
+            tts::Event::Phones(_)
+            | tts::Event::Words(_)
+            | tts::Event::Usage { .. }
+            | tts::Event::Warning(_) => {}
         }
     }
     let loud = |s: &i16| s.unsigned_abs() > 300;

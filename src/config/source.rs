@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::{CONFIG_KEYS, Config, OTHER_VARIABLES, providers};
+use super::keys::{CONFIG_KEYS, OTHER_VARIABLES};
+use super::{Config, providers};
 
 /// The section with accounts, which are tables.
 const PROVIDERS: &str = "providers";

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::keys::CONFIG_KEYS;
 use super::*;
 
 /// Loads a file with this content. The temporary file's name is removed from the error message.
@@ -83,6 +84,9 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| format!("{:?}", c.server.trusted_proxies),
             "[\"10.0.0.0/8\", \"192.0.2.7\"]",
         ),
+        ("providers.stt", "deepgram,builtin", |c| c.providers.stt.join(" "), "deepgram builtin"),
+        ("providers.llm", "anthropic", |c| c.providers.llm.join(" "), "anthropic"),
+        ("providers.tts", "[\"cartesia\"]", |c| c.providers.tts.join(" "), "cartesia"),
         ("server.cors_origins", "*", |c| c.server.cors_origins.join(" "), "*"),
         (
             "server.metrics_token",
@@ -364,4 +368,52 @@ fn the_example_names_every_key_and_holds_the_defaults() {
         }
     }
     assert_eq!(load_toml(text, &[]).unwrap(), Config::default());
+}
+
+#[test]
+fn accounts_at_vendors_are_sections_of_the_providers() {
+    let folder = std::env::temp_dir().join(format!("visavis-keys-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let key_file = folder.join("cartesia");
+    std::fs::write(&key_file, "from-a-file\n").unwrap();
+    let text = format!(
+        "[providers]\nstt = [\"deepgram\", \"builtin\"]\n[providers.deepgram]\napi_key = \"k\"\n\
+         workspaces = [\"a\"]\n[providers.cartesia]\napi_key_file = {key_file:?}\n"
+    );
+    let config = load_toml(&text, &[]).unwrap();
+    assert_eq!(config.providers.defaults().stt, ["deepgram", "builtin"]);
+    let accounts = config.providers.accounts();
+    let found = |name: &str, workspace: &str| {
+        let vendor = models::registry::Vendor::find(name).unwrap();
+        accounts.get(vendor, workspace).and_then(|account| account.token.clone())
+    };
+    assert_eq!(found("deepgram", "a").as_deref(), Some("k"));
+    assert_eq!(found("deepgram", "b"), None);
+    assert_eq!(found("cartesia", "b").as_deref(), Some("from-a-file"));
+    assert!(!format!("{config:?}").contains("from-a-file"));
+    for (text, expected) in [
+        (
+            "[providers.deepgrm]\napi_key = \"k\"\n",
+            "FILE:1: unknown configuration key [providers.deepgrm]; did you mean deepgram?",
+        ),
+        (
+            "[providers]\n[providers.groq]\napi_kei = \"k\"\n",
+            "FILE:2: unknown configuration key providers.groq.api_kei; did you mean api_key?",
+        ),
+        (
+            "[providers]\nllm = \"openai\"\n",
+            "FILE:2: providers.llm: must be a list of strings, such as [\"…\"]",
+        ),
+        (
+            "[providers.groq]\napi_key = \"k\"\napi_key_file = \"f\"\n",
+            "FILE:1: providers.groq: has both api_key and api_key_file; keep one of them",
+        ),
+        (
+            "[providers.groq]\napi_key_file = \"/no/such/file\"\n",
+            "FILE:1: providers.groq: /no/such/file cannot be read: No such file or directory (os error 2)",
+        ),
+    ] {
+        assert_eq!(load_toml(text, &[]).unwrap_err(), expected, "{text}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

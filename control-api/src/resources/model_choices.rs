@@ -326,4 +326,32 @@ mod tests {
         let none = serde_json::to_value(Llm::default()).unwrap();
         assert!(none.get("options").is_none(), "{none}");
     }
+
+    #[test]
+    fn fallbacks_have_the_language_of_the_first_provider_and_the_workspace() {
+        let providers: Providers = serde_json::from_value(json!({
+            "stt": {
+                "provider": "deepgram", "language": "fr", "keyterms": ["Visavis"],
+                "fallback": [{"provider": "assemblyai"}, {"provider": "groq", "language": "auto"}],
+            },
+            "tts": {
+                "provider": "cartesia", "url": "https://a.example", "options": {"speed": 1.1},
+                "fallback": [{"provider": "elevenlabs", "voice_id": "v"}],
+            },
+            "llm": {"fallback": [{"provider": "openai", "model": "m"}]},
+        }))
+        .unwrap();
+        let secrets = AvatarSecrets { tts: Some("key".into()), ..AvatarSecrets::default() };
+        let none = Credentials::new();
+        let account = Account { workspace: "w", credentials: &none, registry: None };
+        let ModelChoices { stt, llm, tts } = of_avatar(&providers, secrets, &account);
+        let languages: Vec<&str> = stt.fallback.iter().map(|next| &*next.language).collect();
+        assert_eq!(languages, ["fr", "auto"]);
+        assert_eq!(stt.fallback[0].keyterms, ["Visavis"]);
+        assert_eq!((tts.language.as_str(), tts.token.as_deref()), ("fr", Some("key")));
+        assert_eq!((&*tts.fallback[0].voice_id, tts.fallback[0].token.clone()), ("v", None));
+        assert_eq!(tts.options["speed"], 1.1);
+        assert_eq!(llm.fallback[0].model, "m");
+        assert!([&stt.workspace, &llm.workspace, &tts.workspace].iter().all(|name| *name == "w"));
+    }
 }

@@ -424,13 +424,13 @@ async fn providers_are_told_with_their_state() {
     assert_eq!(all.header("x-total-count"), all.json().as_array().unwrap().len().to_string());
     let openai = json!([{
         "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "source": "none", "languages": [],
-        "additional_fields": ANY,
+        "additional_fields": [{"name": "model", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "gpt-4.1-mini"}],
     }]);
     let deepgram = json!([{
         "display_name": "Deepgram", "provider": "deepgram", "provider_type": "stt", "model": "nova-3",
-        "configured": false, "additional_fields": ANY,
+        "configured": false, "source": "none", "languages": ANY, "additional_fields": ANY,
     }]);
-    let voice = json!([{"provider": "builtin", "configured": true, "additional_fields": [{
+    let voice = json!([{"provider": "builtin", "configured": true, "source": "builtin", "languages": ["en"], "additional_fields": [{
         "name": "voice_id", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "heart",
     }]}]);
     check_rows(

@@ -427,6 +427,7 @@ impl Call {
             }
             models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
             models::stt::Event::Warning(text) => Input::ExternalEvent(Event::Warning { text }),
+            models::stt::Event::Turn(_) | models::stt::Event::Usage(_) => return,
         };
         self.handle_input(now, input);
     }

@@ -100,6 +100,13 @@ impl Tts for TtsChain {
         Some(Arc::new(chain))
     }
 
+    fn cancel_reply(&self, reply: u64) {
+        // An instance that was not opened has nothing to cancel.
+        for entry in self.entries.iter().filter(|entry| entry.is_call) {
+            entry.instance.get().inspect(|tts| tts.cancel_reply(reply));
+        }
+    }
+
     fn has_voice(&self, voice: &str) -> bool {
         self.entries.first().is_none_or(|entry| entry.entry.entry.model.has_voice(voice))
     }

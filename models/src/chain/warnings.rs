@@ -18,11 +18,11 @@ impl Warnings {
             Some(next) => format!("{reason}; {next} is used instead."),
             None => format!("{reason}."),
         };
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.contains(&sentence) || told.len() >= MAX_SENTENCES {
+        let mut sentences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sentences.contains(&sentence) || sentences.len() >= MAX_SENTENCES {
             return None;
         }
-        told.push(sentence.clone());
+        sentences.push(sentence.clone());
         Some(sentence)
     }
 }

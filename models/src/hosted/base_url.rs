@@ -75,8 +75,8 @@ mod tests {
         ] {
             assert_eq!(base(given).unwrap(), expected, "{given}");
         }
-        let kept = server_url("wss://a.example/p/v1/?k=v", &["/v1"]).unwrap();
-        assert_eq!(with_path(kept, "x").as_str(), "https://a.example/p/x?k=v");
+        let with_query = server_url("wss://a.example/p/v1/?k=v", &["/v1"]).unwrap();
+        assert_eq!(with_path(with_query, "x").as_str(), "https://a.example/p/x?k=v");
         let prefixed = base("https://proxy.example/x/").unwrap().parse().unwrap();
         assert_eq!(with_path(prefixed, "v1/y").as_str(), "https://proxy.example/x/v1/y");
         for bad in ["api.x.com", "ftp://x", "https://", "data:x", "\u{0}", "ws", "wsx://a", "ü"] {

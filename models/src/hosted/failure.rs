@@ -11,16 +11,18 @@ use crate::{Error, ErrorKind};
 
 /// Words of vendors that mean an account without credit. Some send them with status 401 or 429, or
 /// in a close frame.
-const NO_CREDIT: [&str; 9] = [
+const NO_CREDIT: [&str; 11] = [
     "payment_required",
     "payment required",
     "insufficient_quota",
     "quota_exceeded",
     "insufficient credit",
+    "insufficient funds",
+    "insufficient balance",
+    "insufficient account balance",
     "out of credit",
     "billing_error",
     "credit balance",
-    "insufficient balance",
 ];
 
 /// Words of vendors that mean too many requests at the same time. Some send them with another status
@@ -31,6 +33,26 @@ const BUSY: [&str; 4] = [
     "too_many_concurrent_requests",
     "rate_limited",
 ];
+
+/// Words of vendors that mean a key that is not valid, in a close frame or a message.
+const BAD_KEY: [&str; 4] = ["unauthorized", "not authorized", "invalid api key", "invalid_api_key"];
+
+/// What a vendor reports in a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The code of a close frame.
+    Code(u16),
+    /// The key is missing or not valid.
+    Key,
+    /// The account has no credit.
+    NoCredit,
+    /// Too many requests or connections.
+    Busy,
+    /// The same request will be refused again.
+    Refused,
+    /// The server failed.
+    Broken,
+}
 
 /// Words in a close frame that mean a connection without activity, whatever its code.
 const INACTIVE: [&str; 4] = ["timeout", "timed out", "time out", "inactivity"];
@@ -70,6 +92,15 @@ impl Failure {
     fn no_credit(vendor: &str) -> Self {
         let message = format!("The {vendor} account has no credit left");
         Self::new(ErrorKind::NoCredit, message, None)
+    }
+
+    fn bad_key(endpoint: &Endpoint) -> Self {
+        let vendor = endpoint.vendor;
+        let message = match endpoint.authorization {
+            Some(_) => format!("The API key for {vendor} is not valid"),
+            None => format!("{vendor} requires an API key"),
+        };
+        Self::new(ErrorKind::InvalidKey, message, None)
     }
 
     fn busy(vendor: &str, retry_after: Option<Duration>) -> Self {
@@ -129,13 +160,7 @@ impl Failure {
             402 => Self::no_credit(vendor),
             400..=499 if says_no_credit(body) => Self::no_credit(vendor),
             400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
-            401 | 403 if endpoint.authorization.is_none() => {
-                Self::new(ErrorKind::InvalidKey, format!("{vendor} requires an API key"), None)
-            }
-            401 | 403 => {
-                let message = format!("The API key for {vendor} is not valid");
-                Self::new(ErrorKind::InvalidKey, message, None)
-            }
+            401 | 403 => Self::bad_key(endpoint),
             429 => Self::busy(vendor, *retry_after),
             408 | 409 | 500.. => {
                 let words = describe(endpoint, body);
@@ -159,17 +184,45 @@ impl Failure {
         let vendor = endpoint.vendor;
         let words = describe(endpoint, reason);
         match code {
+            4002 | 4003 => Self::no_credit(vendor),
             _ if says_no_credit(reason) => Self::no_credit(vendor),
             _ if says(&BUSY, reason) => Self::busy(vendor, None),
+            4001 => Self::bad_key(endpoint),
+            1008 if says_bad_key(reason) => Self::bad_key(endpoint),
             1003 | 1007 | 1008 | 3006 if !says(&INACTIVE, reason) => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
-            3009 => Self::busy(vendor, None),
+            3009 | 4102 => Self::busy(vendor, None),
             _ => Self::temporary(
                 ErrorKind::Failed,
                 format!("{vendor} closed the connection, code {code}{words}"),
             ),
         }
+    }
+
+    /// The vendor reports a failure in a message.
+    pub(crate) fn from_fault(endpoint: &Endpoint, fault: Fault, reason: &str) -> Self {
+        let vendor = endpoint.vendor;
+        let words = describe(endpoint, reason);
+        match fault {
+            Fault::Code(code) => Self::from_close(endpoint, code, reason),
+            Fault::NoCredit => Self::no_credit(vendor),
+            _ if says_no_credit(reason) => Self::no_credit(vendor),
+            Fault::Key => Self::bad_key(endpoint),
+            Fault::Busy => Self::busy(vendor, None),
+            Fault::Refused if says_bad_key(reason) => Self::bad_key(endpoint),
+            Fault::Refused => Self::permanent(format!("{vendor} refused the request{words}")),
+            Fault::Broken => Self::temporary(ErrorKind::Failed, format!("{vendor} failed{words}")),
+        }
+    }
+
+    /// The response of the server contains no transcript. Other text may be the user's words, so
+    /// only an error in JSON is repeated.
+    pub(crate) fn unreadable(endpoint: &Endpoint, body: &str) -> Self {
+        let is_json = serde_json::from_str::<Value>(body).is_ok();
+        let words = if is_json { describe(endpoint, body) } else { String::new() };
+        let message = format!("{} sent no transcript{words}", endpoint.vendor);
+        Self::temporary(ErrorKind::Failed, message)
     }
 }
 
@@ -181,6 +234,10 @@ pub(crate) fn says_no_credit(words: &str) -> bool {
 fn says(phrases: &[&str], words: &str) -> bool {
     let words = words.to_lowercase();
     phrases.iter().any(|phrase| words.contains(phrase))
+}
+
+fn says_bad_key(words: &str) -> bool {
+    says(&BAD_KEY, words)
 }
 
 /// The vendor's words for a person, after a colon; empty if it has none.
@@ -285,6 +342,46 @@ mod tests {
             close(1008, "max_active_conversations"),
             ("Deepgram is at its limit of simultaneous requests".into(), true)
         );
+        let key = "The API key for Deepgram is not valid";
+        assert_eq!(close(1008, "Unauthorized Connection: Missing API key"), (key.into(), false));
+        assert_eq!(close(4001, ""), (key.into(), false));
+        assert_eq!(close(4003, ""), (credit.into(), false));
+        assert_eq!(
+            close(3005, "Server error"),
+            ("Deepgram closed the connection, code 3005: Server error".into(), true)
+        );
+    }
+
+    #[test]
+    fn faults_in_messages_have_their_sentences() {
+        let fault = |fault, words: &str| {
+            let failure = Failure::from_fault(&endpoint(), fault, words);
+            (failure.error.to_string(), failure.retry_after.is_some())
+        };
+        let key = "The API key for Deepgram is not valid";
+        let credit = "The Deepgram account has no credit left";
+        let busy = "Deepgram is at its limit of simultaneous requests";
+        for (kind, words, sentence, may_retry) in [
+            (Fault::Key, "x", key, false),
+            (Fault::NoCredit, "x", credit, false),
+            (Fault::Refused, "Code: insufficient_quota", credit, false),
+            (Fault::Refused, "invalid_api_key", key, false),
+            (Fault::Busy, "x", busy, true),
+            (Fault::Code(4102), "x", busy, true),
+            (Fault::Refused, "bad model", "Deepgram refused the request: bad model", false),
+            (Fault::Broken, "", "Deepgram failed", true),
+        ] {
+            assert_eq!(fault(kind, words), (sentence.into(), may_retry), "{kind:?} {words}");
+        }
+    }
+
+    #[test]
+    fn a_response_without_a_transcript_is_quoted_only_if_it_is_an_error() {
+        let sentence = |body: &str| Failure::unreadable(&endpoint(), body).error.to_string();
+        assert_eq!(sentence("What the user said"), "Deepgram sent no transcript");
+        assert_eq!(sentence("{\"text\":"), "Deepgram sent no transcript");
+        let error = r#"{"error":"model is loading"}"#;
+        assert_eq!(sentence(error), "Deepgram sent no transcript: model is loading");
     }
 
     #[test]

@@ -42,6 +42,19 @@ impl Endpoint {
         }
     }
 
+    /// The server at `url`, with a header and its value if there is a key. The key `token` is what
+    /// no error may contain.
+    pub(crate) fn with_header(
+        vendor: &'static str,
+        url: impl Into<String>,
+        authorization: Option<(&'static str, String)>,
+        token: Option<&str>,
+        client: egress::Client,
+    ) -> Self {
+        let secrets = token.iter().map(|token| (*token).to_owned()).collect();
+        Self { vendor, url: url.into(), authorization, secrets, client }
+    }
+
     /// The same server at another address.
     pub(crate) fn at(&self, url: impl Into<String>) -> Self {
         Self { url: url.into(), ..self.clone() }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::vendors::CUSTOM;
 use super::{Config, Kind, VENDORS, Vendor};
 use crate::llm::{anthropic, gemini, openai};
-use crate::stt::deepgram::DEFAULT_MODEL as DEEPGRAM_MODEL;
+use crate::stt;
 use crate::tts::{HEART, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts};
 
 /// One provider.
@@ -75,6 +75,7 @@ fn models(vendor: &str, kind: Kind) -> &'static [ProviderOption] {
                     option("Nova-3", "nova-3"),
                     option("Nova-3 for medical terms, English", "nova-3-medical"),
                     option("Nova-2", "nova-2"),
+                    option("Flux, decides about turns, English", "flux-general-en"),
                 ]
             }
         }
@@ -151,7 +152,11 @@ fn language_tags() -> Vec<&'static str> {
 /// Default model at a vendor's own server.
 fn default_model(vendor: &str, kind: Kind) -> &'static str {
     match (vendor, kind) {
-        ("deepgram", Kind::Stt) => DEEPGRAM_MODEL,
+        ("deepgram", Kind::Stt) => stt::deepgram::DEFAULT_MODEL,
+        ("assemblyai", Kind::Stt) => stt::assemblyai::DEFAULT_MODEL,
+        ("elevenlabs", Kind::Stt) => stt::elevenlabs::DEFAULT_MODEL,
+        ("openai", Kind::Stt) => stt::transcriptions::OPENAI_DEFAULT_MODEL,
+        ("groq", Kind::Stt) => stt::transcriptions::GROQ_DEFAULT_MODEL,
         ("deepgram", Kind::Tts) => aura::DEFAULT_MODEL,
         ("elevenlabs", Kind::Tts) => elevenlabs::DEFAULT_MODEL,
         ("cartesia", Kind::Tts) => cartesia::DEFAULT_MODEL,

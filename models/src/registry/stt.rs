@@ -4,11 +4,21 @@ use std::sync::Arc;
 
 use engine_api::SttChoice;
 
+use serde_json::{Map, Value};
+
 use super::vendors::{Kind, Vendor};
-use super::{Registry, WithWarning, joined, non_empty, normalize_name, truncate_for_message};
-use crate::stt::Stt;
-use crate::stt::deepgram::{DEFAULT_MODEL, DeepgramConfig, deepgram};
+use super::{
+    Access, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
+    truncate_for_message,
+};
+use crate::stt::{
+    Fallback, HostedConfig, HostedOptions, Stt, assemblyai, deepgram, elevenlabs, openai,
+    transcriptions,
+};
 use crate::{Error, ErrorKind};
+
+/// Name of the built-in STT in sentences.
+const BUILTIN_NAME: &str = "the built-in STT";
 
 impl Registry {
     /// The STT for `choice`. A hosted one has the next one of the chain as its fallback.
@@ -22,8 +32,8 @@ impl Registry {
         // From the last one to the first, because each one needs its fallback.
         for choice in choices.iter().rev() {
             match self.stt_entry(choice, stt.clone()) {
-                Ok((entry, warning)) => {
-                    stt = Some(entry);
+                Ok((name, (model, warning))) => {
+                    stt = Some((name, model));
                     warnings.extend(warning);
                 }
                 Err(why) => {
@@ -33,18 +43,19 @@ impl Registry {
             }
         }
         warnings.reverse();
-        (stt.map_or_else(|| self.builtin_stt(), Ok), joined(warnings))
+        (stt.map_or_else(|| self.builtin_stt(), |(_, stt)| Ok(stt)), joined(warnings))
     }
 
-    /// The STT of one choice, and a sentence about its settings.
+    /// The STT of one choice with its name for people, and a sentence about its settings.
+    /// `fallback`: the next one of the chain, with its name.
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
     fn stt_entry(
         &self,
         choice: &SttChoice,
-        fallback: Option<Arc<dyn Stt>>,
-    ) -> Result<WithWarning<Arc<dyn Stt>>, String> {
+        fallback: Option<(String, Arc<dyn Stt>)>,
+    ) -> Result<(String, WithWarning<Arc<dyn Stt>>), String> {
         let name = normalize_name(&choice.provider);
         let builtin = match name.as_str() {
             "moonshine" => self.moonshine.get().cloned(),
@@ -56,10 +67,14 @@ impl Registry {
             _ => None,
         };
         if let Some(stt) = builtin {
-            return Ok((stt, language_warning(&choice.language)));
+            let ignored: Vec<&str> = choice.options.keys().map(String::as_str).collect();
+            let warnings = language_warning(&choice.language).into_iter();
+            let warnings = warnings.chain(ignored_options(Kind::Stt, &ignored)).collect();
+            return Ok((BUILTIN_NAME.to_owned(), (stt, joined(warnings))));
         }
         if name == "script" {
-            return Ok((Arc::new(self.scripted_models(&choice.model)?), None));
+            let scripted = Arc::new(self.scripted_models(&choice.model)?);
+            return Ok(("the script".to_owned(), (scripted, None)));
         }
         let vendor = Vendor::find(&name).filter(|vendor| vendor.serves(Kind::Stt));
         let Some(vendor) = vendor else {
@@ -68,7 +83,6 @@ impl Registry {
                 "The speech-to-text provider {requested:?} is not available on this server"
             ));
         };
-        let fallback = fallback.or_else(|| self.builtin_stt().ok());
         self.hosted_stt(vendor, choice, fallback)
     }
 
@@ -76,34 +90,40 @@ impl Registry {
         &self,
         vendor: &'static Vendor,
         choice: &SttChoice,
-        fallback: Option<Arc<dyn Stt>>,
-    ) -> Result<WithWarning<Arc<dyn Stt>>, String> {
+        next: Option<(String, Arc<dyn Stt>)>,
+    ) -> Result<(String, WithWarning<Arc<dyn Stt>>), String> {
         let own = (choice.url.as_ref(), choice.token.as_ref());
         let access = self.access(vendor, Kind::Stt, own, &choice.workspace)?;
-        let default_model = non_empty(Some(&access.model)).unwrap_or(DEFAULT_MODEL);
-        let (model, warning) = match choice.model.trim() {
-            "" => (default_model, None),
-            // The models of Deepgram's interface for turns.
-            flux if flux.to_lowercase().starts_with("flux") => {
-                let requested = truncate_for_message(flux);
-                let warning = format!(
-                    "The Deepgram model {requested:?} is not available on this server; \
-                     {default_model} is used instead."
-                );
-                (default_model, Some(warning))
-            }
-            model => (model, None),
+        let breaker = self.breaker(Kind::Stt, vendor, &access);
+        let (name, next) = match next {
+            Some((name, stt)) => (name, Some(stt)),
+            None => (BUILTIN_NAME.to_owned(), self.builtin_stt().ok()),
         };
-        let config = DeepgramConfig {
-            url: access.url.clone(),
-            token: access.token.clone(),
-            model: model.into(),
+        let fallback = Fallback::new(next, name, breaker);
+        let Access { url, token, model: operator_model, client, share_data } = access;
+        let model = non_empty(Some(&choice.model)).unwrap_or(&operator_model).to_owned();
+        let (mut options, ignored) = read_options(vendor, &model, &choice.options);
+        options.share_data = share_data;
+        let config = HostedConfig {
+            url,
+            token,
+            model,
             language: choice.language.clone(),
             keyterms: choice.keyterms.clone(),
         };
-        let stt = deepgram(&config, access.client, fallback, self.runtime.clone())
-            .map_err(|error| error.to_string())?;
-        Ok((stt, warning))
+        let runtime = self.runtime.clone();
+        let stt = match vendor.name {
+            "deepgram" => {
+                deepgram::deepgram_with_options(&config, &options, client, fallback, runtime)
+            }
+            "assemblyai" => assemblyai::assemblyai(&config, &options, client, fallback, runtime),
+            "elevenlabs" => elevenlabs::elevenlabs(&config, &options, client, fallback, runtime),
+            "openai" => openai::openai(&config, &options, client, fallback, runtime),
+            "groq" => transcriptions::groq(&config, &options, client, fallback, runtime),
+            _ => transcriptions::openai_compatible(&config, &options, client, fallback, runtime),
+        };
+        let stt = stt.map_err(|error| error.to_string())?;
+        Ok((vendor.display_name.to_owned(), (stt, ignored_options(Kind::Stt, &ignored))))
     }
 
     /// The best STT on this machine.
@@ -111,6 +131,21 @@ impl Registry {
         let best = self.moonshine.get().or_else(|| self.pocketsphinx.get());
         best.cloned()
             .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
+    }
+}
+
+/// The options of a vendor's model, and the names of those that it does not read.
+fn read_options<'a>(
+    vendor: &Vendor,
+    model: &str,
+    values: &'a Map<String, Value>,
+) -> (HostedOptions, Vec<&'a str>) {
+    match vendor.name {
+        "deepgram" => deepgram::read_options(model, values),
+        "assemblyai" => assemblyai::read_options(model, values),
+        "elevenlabs" => elevenlabs::read_options(model, values),
+        "openai" => openai::read_options(model, values),
+        _ => transcriptions::read_options(model, values),
     }
 }
 

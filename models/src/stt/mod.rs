@@ -1,13 +1,22 @@
 //! Speech to text.
 
+pub mod assemblyai;
 pub mod deepgram;
+pub mod elevenlabs;
 pub mod moonshine;
+pub mod openai;
+pub mod openai_realtime;
 pub mod pocketsphinx;
 mod streaming;
 mod transcript_cleanup;
+pub mod transcriptions;
+
+pub use streaming::{Fallback, HostedConfig, HostedOptions};
 
 pub use moonshine::{Moonshine, MoonshineConfig};
 pub use pocketsphinx::{PocketSphinxConfig, PocketSphinxPool};
+
+use std::time::Duration;
 
 use crate::{Error, Sink};
 
@@ -25,6 +34,37 @@ pub enum Event {
     /// Another STT serves the rest of the call: one sentence for the conversation's record. No
     /// transcript is lost.
     Warning(String),
+    /// The vendor's opinion about the user's turn: advice, never a decision.
+    Turn(TurnHint),
+    /// What the stream used since the last report. Sent every 10 s, and when the stream ends or
+    /// another STT replaces it.
+    Usage(Usage),
+}
+
+/// A vendor's opinion about the user's turn. The last interim transcript contains its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnHint {
+    /// The user has probably finished: a reply may be prepared.
+    EagerEnd,
+    /// The user goes on after an [`TurnHint::EagerEnd`] or [`TurnHint::End`].
+    Resumed,
+    /// The user has finished.
+    End,
+}
+
+/// What a hosted stream used. Which part is billed depends on the vendor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Duration of open connections.
+    pub connected: Duration,
+    /// Duration of the audio that was sent, repetitions included.
+    pub audio: Duration,
+    /// Requests, for vendors without a stream.
+    pub requests: u32,
+    /// Tokens of the audio and the prompt, if the vendor reports them.
+    pub input_tokens: u32,
+    /// Tokens of the transcripts, if the vendor reports them.
+    pub output_tokens: u32,
 }
 
 /// A speech recognizer that opens streams.

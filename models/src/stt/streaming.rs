@@ -1,4 +1,5 @@
-//! Hosted STT over a WebSocket: what all vendors share. A vendor is a [`Codec`].
+//! Hosted STT: what all vendors share. A vendor with a WebSocket is a [`Codec`]; one with requests
+//! is a [`Transport`] of its own.
 //!
 //! ```text
 //! media thread ──commands──► task of the stream ──► codec ──► WebSocket
@@ -8,28 +9,59 @@
 //!
 //! - The media side cuts the audio into chunks and puts them into a bounded channel. It never
 //!   waits.
-//! - One task per stream connects, sends, receives, and closes ([`session`]). It connects when the
-//!   stream is opened, that is after the client of the call has connected.
+//! - One task per stream ([`call`]) serves it over a [`Transport`]. That of a WebSocket connects,
+//!   sends, receives, and closes ([`session`]). It connects when the stream is opened, that is
+//!   after the client of the call has connected.
 //! - The audio of each utterance is stored until its final transcript ([`speech_buffer`]). After a
-//!   reconnect it is sent again.
+//!   reconnect it is sent again, at the speed that the vendor accepts ([`pacing`]).
 //! - A failure that a retry cannot repair ([`crate::hosted::failure`]) hands the call over to the fallback STT,
 //!   with the audio of the current utterance ([`fallback`]).
 
+mod audio_messages;
+mod call;
+mod config;
 mod fallback;
+mod options;
+mod pacing;
 mod session;
 mod speech_buffer;
+#[cfg(test)]
+pub(super) mod test_support;
+mod turns;
+mod usage;
+mod utterances;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use egress::websocket::Utf8Bytes;
+use serde::Deserialize;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+pub use self::config::HostedConfig;
+pub use self::fallback::Fallback;
+pub use self::options::HostedOptions;
+
+pub(super) use self::audio_messages::AudioMessages;
+pub(super) use self::call::{Call, Dropped, Transport};
+pub(super) use self::options::{Kind, Table};
+pub(super) use self::session::MAX_REQUESTED_DELAY;
+pub(super) use self::turns::{TurnUpdate, Turns, Word};
+pub(super) use self::usage::TokenUsage;
+#[cfg(test)]
+pub(super) use self::utterances::{Counts, MAX_TEXT_BYTES};
+pub(super) use self::utterances::{Limits, Utterance, Utterances};
+pub(super) use crate::hosted::connection::wait_until;
+pub(super) use crate::hosted::failure::{Failure, Fault};
+
 use self::session::Session;
-use super::{Event, Stt, SttStream};
+use self::speech_buffer::SpeechBuffer;
+use super::{Event, Stt, SttStream, TurnHint};
 pub(super) use crate::hosted::Endpoint;
 use crate::{Error, Sink};
 
@@ -51,11 +83,21 @@ pub(super) fn duration_of(bytes: usize) -> Duration {
     Duration::from_micros(bytes as u64 * 1_000_000 / BYTES_PER_SECOND as u64)
 }
 
+/// Maximum size of a message that is read.
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
 /// A message to the vendor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
-    Text(&'static str),
+    Text(Utf8Bytes),
     Binary(Bytes),
+}
+
+impl Outgoing {
+    /// A message that is always the same.
+    pub(super) fn text(text: &'static str) -> Self {
+        Self::Text(Utf8Bytes::from_static(text))
+    }
 }
 
 /// What a message of the vendor, or a deadline, leads to.
@@ -65,6 +107,12 @@ pub(super) enum Output {
     Interim(String),
     /// Transcript of the oldest utterance, which has ended.
     Final(String),
+    /// The vendor's opinion about the current turn.
+    Turn(TurnHint),
+    /// Tokens that the vendor bills.
+    Tokens(TokenUsage),
+    /// The vendor reports that it cannot go on, in its own words.
+    Failed(Fault, String),
     /// The vendor accepts audio, but sends nothing.
     Stalled,
 }
@@ -72,64 +120,118 @@ pub(super) enum Output {
 /// The protocol of a vendor, for one connection at a time. It performs no I/O and reads no clock.
 /// Utterances are transcribed in order, and each that has ended gets one [`Output::Final`].
 pub(super) trait Codec: Send + 'static {
-    /// A new connection is open: the utterances of the previous one are forgotten.
-    fn reset(&mut self);
-    /// An utterance begins.
-    fn start_speech(&mut self, now: Instant);
-    /// The message for the next audio of the utterance: at most [`CHUNK_BYTES`], never none.
-    fn push_audio(&mut self, now: Instant, pcm: Bytes) -> Outgoing;
-    /// The message that requests the final transcript.
-    fn end_speech(&mut self, now: Instant) -> Outgoing;
-    /// The message that keeps a connection without audio open, if the vendor has one.
-    fn keep_alive(&self) -> Option<Outgoing>;
-    /// The message that ends a stream, if the vendor has one.
-    fn close_stream(&self) -> Option<Outgoing>;
+    /// Maximum speed of the audio, as a multiple of real time, beyond the first second; `None` =
+    /// any.
+    const MAX_SPEED: Option<f64> = None;
+    /// Age at which a connection is replaced, as soon as no audio waits; `None` = never.
+    const MAX_AGE: Option<Duration> = None;
+
+    /// A new connection is open: the utterances of the previous one are forgotten. Adds the
+    /// messages that begin a stream.
+    fn reset(&mut self, messages: &mut Vec<Outgoing>);
+    /// The utterances of the connection.
+    fn utterances(&self) -> &Utterances;
+    fn utterances_mut(&mut self) -> &mut Utterances;
+    /// Adds the message for the next audio of the utterance: at most [`CHUNK_BYTES`], never none.
+    /// Only the last chunk of an utterance is smaller.
+    fn push_audio(&mut self, now: Instant, pcm: Bytes, messages: &mut Vec<Outgoing>);
+    /// Adds the messages that request the final transcript.
+    fn end_speech(&mut self, now: Instant, messages: &mut Vec<Outgoing>);
+    /// Time without audio after which [`Codec::keep_alive`] is due.
+    fn keep_alive_interval(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+    /// Adds the message that keeps a connection without audio open, if the vendor has one.
+    fn keep_alive(&mut self, messages: &mut Vec<Outgoing>) {
+        let _ = messages;
+    }
+    /// Adds the message that ends a stream, if the vendor has one.
+    fn close_stream(&mut self, messages: &mut Vec<Outgoing>) {
+        let _ = messages;
+    }
     /// Reads a text message.
     fn receive(&mut self, now: Instant, text: &str, outputs: &mut Vec<Output>);
-    /// When [`Codec::expire`] is due.
-    fn deadline(&self) -> Option<Instant>;
     /// Handles the deadlines that are over.
-    fn expire(&mut self, now: Instant, outputs: &mut Vec<Output>);
-    /// Whether the current connection has sent a transcript, perhaps an empty one.
-    fn has_answered(&self) -> bool;
-    /// For the log: the vendor's id of the stream, and numbers of unusual messages.
-    fn statistics(&self) -> String;
+    fn expire(&mut self, now: Instant, outputs: &mut Vec<Output>) {
+        while let Some(given_up) = self.utterances_mut().expire(now, outputs) {
+            self.give_up(now, &given_up);
+        }
+    }
+    /// The end mark of an utterance was not answered in time. It has its final transcript.
+    fn give_up(&mut self, now: Instant, utterance: &Utterance) {
+        let _ = (now, utterance);
+    }
+    /// For the log: the vendor's id of the stream.
+    fn stream_id(&self) -> &str;
 }
 
-/// An STT that opens a connection per stream.
-pub(super) struct HostedStt<F> {
+/// The type of a vendor's message.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, rename = "type", alias = "message_type")]
+    kind: Cow<'a, str>,
+}
+
+/// The type of a message; `None` if it cannot be read.
+pub(super) fn message_type(text: &str) -> Option<Cow<'_, str>> {
+    parse::<Envelope<'_>>(text).map(|envelope| envelope.kind)
+}
+
+/// A message as JSON; `None` if it cannot be read.
+pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    if text.len() > MAX_MESSAGE_BYTES { None } else { serde_json::from_str(text).ok() }
+}
+
+/// A vendor's id of a stream, for the log.
+pub(super) fn stream_id(id: &str) -> String {
+    id.chars().take(64).collect()
+}
+
+/// An STT that opens a [`Transport`] per stream.
+struct HostedStt<F> {
     endpoint: Arc<Endpoint>,
-    make_codec: F,
-    fallback: Option<Arc<dyn Stt>>,
+    make_transport: F,
+    fallback: Fallback,
     runtime: Runtime,
 }
 
-impl<C: Codec, F: Fn() -> C + Send + Sync> HostedStt<F> {
-    /// An STT at `endpoint` whose tasks run on `runtime`. `fallback` serves the rest of a call in
-    /// which it fails.
-    pub(super) fn new(
-        endpoint: Endpoint,
-        make_codec: F,
-        fallback: Option<Arc<dyn Stt>>,
-        runtime: Runtime,
-    ) -> Self {
-        Self { endpoint: Arc::new(endpoint), make_codec, fallback, runtime }
-    }
+/// An STT at `endpoint` whose tasks run on `runtime`. `fallback` serves the rest of a call in which
+/// it fails.
+pub(super) fn hosted_stt<T: Transport>(
+    endpoint: Endpoint,
+    make_transport: impl Fn() -> T + Send + Sync + 'static,
+    fallback: Fallback,
+    runtime: Runtime,
+) -> Arc<dyn Stt> {
+    Arc::new(HostedStt { endpoint: Arc::new(endpoint), make_transport, fallback, runtime })
 }
 
-impl<C: Codec, F: Fn() -> C + Send + Sync> Stt for HostedStt<F> {
+/// The same for a vendor with a WebSocket.
+pub(super) fn socket_stt<C: Codec>(
+    endpoint: Endpoint,
+    make_codec: impl Fn() -> C + Send + Sync + 'static,
+    fallback: Fallback,
+    runtime: Runtime,
+) -> Arc<dyn Stt> {
+    hosted_stt(endpoint, move || Session::new(make_codec()), fallback, runtime)
+}
+
+impl<T: Transport, F: Fn() -> T + Send + Sync> Stt for HostedStt<F> {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
+        if let Some(stream) = self.fallback.open_instead(&sink) {
+            return Ok(stream);
+        }
         let (commands, receiver) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let (call_start, call_started) = oneshot::channel();
-        let session = Session::new(
+        let call = Call::new(
             Arc::clone(&self.endpoint),
-            (self.make_codec)(),
             receiver,
             call_started,
             sink,
             self.fallback.clone(),
+            SpeechBuffer::new(T::MAX_BUFFERED_BYTES),
         );
-        self.runtime.spawn(session.run());
+        self.runtime.spawn(call.run((self.make_transport)()));
         Ok(Box::new(HostedStream {
             commands,
             call_start: Some(call_start),

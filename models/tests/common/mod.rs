@@ -83,7 +83,7 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
             }
             Event::End => return samples,
             Event::Failed(error) => panic!("{error}"),
-            Event::Phones(_) | Event::Words(_) | Event::Usage { .. } => {}
+            Event::Phones(_) | Event::Words(_) | Event::Usage { .. } | Event::Warning(_) => {}
         }
     }
     panic!("the voice fell silent");

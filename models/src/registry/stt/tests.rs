@@ -141,15 +141,6 @@ async fn what_cannot_be_used_is_replaced_by_the_built_in_stt() {
         assert_eq!(warning.as_deref(), Some(expected));
         assert!(stt.is_ok());
     }
-    let flux = SttChoice {
-        model: "flux-general-en".into(),
-        ..choice(Some("ws://127.0.0.1:1"), Some("key"))
-    };
-    let (stt, warning) = registry.stt(&flux);
-    let warning = warning.unwrap();
-    assert!(warning.contains("\"flux-general-en\"") && warning.contains("nova-3"), "{warning}");
-    // Its capacity is not that of the built-in STT.
-    assert!(stt.unwrap_or_else(|error| panic!("{error}")).capacity_error().is_none());
     // A language of the vendor is no fault.
     let german = SttChoice { language: "de".into(), ..choice(None, Some("key")) };
     assert_eq!(registry.stt(&german).1, None);

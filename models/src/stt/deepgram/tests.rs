@@ -3,17 +3,23 @@
 mod faults;
 mod kit;
 
+use std::time::Duration;
+
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio_tungstenite::tungstenite::Message as Frame;
 
-use self::kit::{CHUNK_SAMPLES, Harness, KEY};
+use self::kit::{CHUNK_SAMPLES, start};
 use super::*;
 use crate::ErrorKind;
+use crate::stt::streaming::test_support::{Harness, KEY};
+use crate::stt::{Event, Usage};
 
 #[tokio::test(start_paused = true)]
 async fn two_utterances_are_transcribed_over_one_connection() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
+    assert!(peer.uri.starts_with("/v1/listen?model=nova-3&"), "{}", peer.uri);
+    assert_eq!(peer.keys, [format!("authorization: Token {KEY}")]);
     call.speak(10);
     peer.audio(10).await;
     peer.send(false, "hello").await;
@@ -36,7 +42,7 @@ async fn two_utterances_are_transcribed_over_one_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn audio_that_waits_for_the_connection_is_sent_first() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     call.speak(20);
     call.user().end_speech();
     call.speak(2);
@@ -49,7 +55,7 @@ async fn audio_that_waits_for_the_connection_is_sent_first() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_finalize_ends_with_the_last_interim_transcript() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(30);
     peer.audio(30).await;
@@ -64,7 +70,7 @@ async fn an_unanswered_finalize_ends_with_the_last_interim_transcript() {
 
 #[tokio::test(start_paused = true)]
 async fn garbage_binary_and_huge_messages_change_nothing() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(2);
     peer.audio(2).await;
@@ -87,7 +93,7 @@ async fn garbage_binary_and_huge_messages_change_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_kept_open_by_texts_and_pings() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(1);
     peer.audio(1).await;
@@ -107,7 +113,7 @@ async fn an_idle_connection_is_kept_open_by_texts_and_pings() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_stream_is_closed_politely() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(1);
     peer.audio(1).await;
@@ -120,7 +126,7 @@ async fn a_dropped_stream_is_closed_politely() {
     assert!(peer.socket.next().await.is_none(), "no reset");
 
     // A server that does not close is not waited for.
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(1);
     peer.audio(1).await;
@@ -133,7 +139,7 @@ async fn a_dropped_stream_is_closed_politely() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_drops_audio_and_never_waits() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     // More than the queue holds, before the task runs: the rest is dropped, and the ends of speech
     // pass.
@@ -148,14 +154,60 @@ async fn a_full_queue_drops_audio_and_never_waits() {
     assert!((900..1_000).contains(&chunks), "{chunks}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn usage_is_reported_every_10_s_and_at_the_end() {
+    let mut call = start().await;
+    let mut peer = call.accept().await;
+    call.speak(20);
+    peer.audio(20).await;
+    peer.send(false, "hello").await;
+    assert_eq!(call.event().await, "interim hello");
+    call.advance(10_000).await;
+    let usage = call.events.recv().await;
+    let seconds = Duration::from_secs;
+    let expected = Usage { connected: seconds(10), audio: seconds(1), ..Usage::default() };
+    assert!(matches!(usage, Some(Event::Usage(usage)) if usage == expected), "{usage:?}");
+    call.advance(5_000).await;
+    call.stream = None;
+    drop(peer);
+    let last = call.events.recv().await;
+    let expected = Usage { connected: seconds(5), ..Usage::default() };
+    assert!(matches!(last, Some(Event::Usage(usage)) if usage == expected), "{last:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_of_flux_is_served_by_the_second_interface() {
+    let mut call = Harness::start(|config, options, client, fallback, runtime| {
+        let config = HostedConfig { model: "flux-general-en".into(), ..config.clone() };
+        deepgram_with_options(&config, options, client, fallback, runtime)
+    })
+    .await;
+    let mut peer = call.accept().await;
+    assert!(peer.uri.starts_with("/v2/listen?model=flux-general-en&"), "{}", peer.uri);
+    assert_eq!(peer.keys, [format!("authorization: Token {KEY}")]);
+    call.speak(10);
+    peer.audio(10).await;
+    // No audio comes, for example because packets are lost.
+    call.advance(500).await;
+    let silence = peer.socket.next().await.unwrap().unwrap();
+    assert_eq!(silence, Frame::binary(vec![0; 16_000]));
+    call.user().end_speech();
+    assert_eq!(peer.text().await, r#"{"type":"ForceEndTurn"}"#);
+    let info = r#"{"type":"TurnInfo","event":"EndOfTurn","trigger":"manual","turn_index":0,
+        "transcript":"Hello.","words":[]}"#;
+    peer.send_text(info.into()).await;
+    assert_eq!(call.event().await, "final Hello.");
+    call.stream = None;
+    assert_eq!(peer.text().await, r#"{"type":"CloseStream"}"#);
+}
+
 #[test]
-fn nothing_prints_the_key() {
+fn an_address_that_is_no_url_is_refused() {
     let config = DeepgramConfig {
         url: "nonsense".into(),
         token: Some(KEY.into()),
         ..DeepgramConfig::default()
     };
-    assert!(!format!("{config:?}").contains(KEY));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let client = egress::Client::new(egress::Policy::default()).unwrap();
     let refused = deepgram(&config, client, None, runtime.handle().clone());

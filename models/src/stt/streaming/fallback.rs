@@ -1,12 +1,112 @@
 //! The STT that serves the rest of a call after a hosted one has failed.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::Command;
 use super::speech_buffer::SpeechBuffer;
-use crate::Sink;
-use crate::stt::{Event, SttStream};
+use crate::breaker::Breaker;
+use crate::stt::{Event, Stt, SttStream};
+use crate::{Error, Sink};
+
+/// What serves a call, or the rest of it, if a hosted STT fails.
+#[derive(Clone, Default)]
+pub struct Fallback {
+    stt: Option<Arc<dyn Stt>>,
+    /// Name for sentences.
+    name: String,
+    /// Skips the hosted STT after failures.
+    breaker: Option<Arc<Breaker>>,
+}
+
+impl From<Option<Arc<dyn Stt>>> for Fallback {
+    /// The built-in STT.
+    fn from(stt: Option<Arc<dyn Stt>>) -> Self {
+        Self { stt, name: "the built-in STT".into(), breaker: None }
+    }
+}
+
+impl Fallback {
+    /// The STT `stt`, which sentences call `name`, and the breaker of the hosted one.
+    pub(crate) fn new(stt: Option<Arc<dyn Stt>>, name: String, breaker: Arc<Breaker>) -> Self {
+        Self { stt, name, breaker: Some(breaker) }
+    }
+
+    /// A stream of the fallback instead of the hosted STT, while that one is skipped.
+    pub(super) fn open_instead(&self, sink: &Sink<Event>) -> Option<Box<dyn SttStream>> {
+        let reason = self.breaker.as_ref()?.admit(Instant::now()).err()?;
+        let stream = self.stt.as_ref()?.open(sink.clone());
+        let stream = stream.inspect_err(|error| {
+            tracing::warn!(%error, "{} cannot replace a hosted STT", self.name);
+        });
+        let (stream, sink) = (stream.ok()?, sink.clone());
+        Some(Box::new(WarningStream { stream, warning: Some((self.sentence(&reason), sink)) }))
+    }
+
+    /// A stream of the fallback after a failure, and the sentence about it. It can be opened once.
+    pub(super) fn open_after(
+        &mut self,
+        error: &Error,
+        sink: &Sink<Event>,
+    ) -> Option<(Box<dyn SttStream>, String)> {
+        match self.stt.take()?.open(sink.clone()) {
+            Ok(stream) => Some((stream, self.sentence(&error.to_string()))),
+            Err(error) => {
+                tracing::warn!(%error, "{} cannot replace a hosted STT", self.name);
+                None
+            }
+        }
+    }
+
+    fn sentence(&self, reason: &str) -> String {
+        format!("{reason}; {} is used instead.", self.name)
+    }
+
+    /// The hosted STT has failed.
+    pub(super) fn note_failure(&self, error: &Error) {
+        self.breaker.iter().for_each(|breaker| breaker.failed(Instant::now(), error));
+    }
+
+    /// The hosted STT has answered.
+    pub(super) fn note_answer(&self) {
+        self.breaker.iter().for_each(|breaker| breaker.succeeded());
+    }
+
+    /// The stream ended before the hosted STT had anything to answer.
+    pub(super) fn note_end(&self) {
+        self.breaker.iter().for_each(|breaker| breaker.abandoned());
+    }
+}
+
+/// A stream that sends a sentence when the call has started: earlier events are lost.
+struct WarningStream {
+    stream: Box<dyn SttStream>,
+    warning: Option<(String, Sink<Event>)>,
+}
+
+impl SttStream for WarningStream {
+    fn start_call(&mut self) {
+        if let Some((text, sink)) = self.warning.take() {
+            sink.send(Event::Warning(text));
+        }
+        self.stream.start_call();
+    }
+
+    fn start_speech(&mut self) {
+        self.stream.start_speech();
+    }
+
+    fn push_audio(&mut self, pcm: &[i16]) {
+        self.stream.push_audio(pcm);
+    }
+
+    fn end_speech(&mut self) {
+        self.stream.end_speech();
+    }
+}
 
 /// Sends the sentence that tells of the change when the call has started: earlier events are lost.
 pub(super) async fn warn(text: String, call_started: oneshot::Receiver<()>, sink: Sink<Event>) {
@@ -19,27 +119,21 @@ pub(super) async fn warn(text: String, call_started: oneshot::Receiver<()>, sink
 /// its end. `warning` runs meanwhile.
 pub(super) async fn serve(
     mut stream: Box<dyn SttStream>,
-    mut buffer: SpeechBuffer,
+    buffer: SpeechBuffer,
     mut commands: mpsc::Receiver<Command>,
     warning: impl Future<Output = ()>,
 ) {
+    let mut pcm = Vec::new();
+    let mut forward = move |command: Command| match command {
+        Command::StartSpeech => stream.start_speech(),
+        Command::Audio(chunk) => stream.push_audio(decode(&chunk, &mut pcm)),
+        Command::EndSpeech => stream.end_speech(),
+    };
     let forward = async {
-        let mut pcm = Vec::new();
-        for speech in buffer.take() {
-            stream.start_speech();
-            for chunk in &speech.audio {
-                stream.push_audio(decode(chunk, &mut pcm));
-            }
-            if speech.ended {
-                stream.end_speech();
-            }
-        }
+        buffer.commands().for_each(&mut forward);
+        drop(buffer);
         while let Some(command) = commands.recv().await {
-            match command {
-                Command::StartSpeech => stream.start_speech(),
-                Command::Audio(chunk) => stream.push_audio(decode(&chunk, &mut pcm)),
-                Command::EndSpeech => stream.end_speech(),
-            }
+            forward(command);
         }
     };
     // In this order: the warning comes before the first transcript if the call has started.

@@ -1,4 +1,4 @@
-//! The task of a stream: connects, sends the audio, receives transcripts, reconnects.
+//! A stream over a WebSocket: connects, sends the audio, receives transcripts, reconnects.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egress::websocket::{Message, WebSocket};
-use tokio::sync::{mpsc, oneshot};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::Instrument as _;
 
-use super::speech_buffer::SpeechBuffer;
-use super::{Codec, Command, Endpoint, Outgoing, Output, fallback};
+use super::call::{Call, Dropped, Transport};
+use super::pacing::Backlog;
+use super::{Codec, Command, Endpoint, Outgoing, Output};
 use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
-use crate::stt::{Event, Stt};
-use crate::{Error, Sink};
+use crate::stt::Event;
 
 /// Time to connect while no audio waits.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,125 +27,44 @@ const STABLE_AFTER: Duration = Duration::from_secs(5);
 /// Delay before the third attempt; it doubles with each further one. The second follows at once.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 /// Maximum delay that a vendor may request (`Retry-After`) before the stream counts as failed.
-const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3);
-/// Interval of keep-alive messages while no audio is sent.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// First and maximum pause between attempts after the stream has failed without a fallback.
-const FAILED_PAUSE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
-
-/// The media side has dropped the stream.
-struct Dropped;
-
-/// State of the task.
-pub(super) struct Session<C> {
-    endpoint: Arc<Endpoint>,
-    codec: C,
-    commands: mpsc::Receiver<Command>,
-    call_started: oneshot::Receiver<()>,
-    sink: Sink<Event>,
-    fallback: Option<Arc<dyn Stt>>,
-    buffer: SpeechBuffer,
-    /// Successive connections that failed or did not become stable.
-    attempts: u32,
-    /// A failure was reported, and no recovery yet.
-    has_failed: bool,
-    outputs: Vec<Output>,
+pub(in crate::stt) const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(3);
+/// Why a connection is closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The media side has dropped the stream.
+    Dropped,
+    /// The connection is old, and no audio waits.
+    Renewed,
 }
 
-impl<C: Codec> Session<C> {
-    pub(super) fn new(
-        endpoint: Arc<Endpoint>,
-        codec: C,
-        commands: mpsc::Receiver<Command>,
-        call_started: oneshot::Receiver<()>,
-        sink: Sink<Event>,
-        fallback: Option<Arc<dyn Stt>>,
-    ) -> Self {
-        Self {
-            endpoint,
-            codec,
-            commands,
-            call_started,
-            sink,
-            fallback,
-            buffer: SpeechBuffer::default(),
-            attempts: 0,
-            has_failed: false,
-            outputs: Vec::new(),
-        }
-    }
+/// The connections of a stream.
+pub(super) struct Session<C> {
+    codec: C,
+    /// Successive connections that failed or did not become stable.
+    attempts: u32,
+    outputs: Vec<Output>,
+    /// What the codec wants to send.
+    messages: Vec<Outgoing>,
+}
 
-    /// Serves the stream until the media side drops it.
-    pub(super) fn run(self) -> impl Future<Output = ()> + Send {
-        self.serve().in_current_span()
-    }
-
-    async fn serve(mut self) {
-        let mut pause = FAILED_PAUSE.0;
+impl<C: Codec> Transport for Session<C> {
+    async fn serve(&mut self, call: &mut Call) -> Result<Dropped, Failure> {
+        self.attempts = 0;
         loop {
-            let failure = match self.serve_hosted().await {
-                Ok(Dropped) => return,
-                Err(failure) => failure,
-            };
-            let statistics = self.codec.statistics();
-            let Failure { error, retry_after, .. } = failure;
-            tracing::warn!(%error, statistics, "a hosted STT failed");
-            if let Some(fallback) = self.fallback.take() {
-                match fallback.open(self.sink.clone()) {
-                    Ok(stream) => {
-                        let text = format!("{error}; the built-in STT is used instead.");
-                        let warning = fallback::warn(text, self.call_started, self.sink);
-                        return fallback::serve(stream, self.buffer, self.commands, warning).await;
-                    }
-                    Err(error) => tracing::warn!(%error, "the built-in STT cannot replace it"),
-                }
-            }
-            let retry_at = retry_after.map(|after| Instant::now() + after.max(pause));
-            if self.wait_failed(error, retry_at).await.is_err() {
-                return;
-            }
-            self.attempts = 0;
-            pause = (pause * 2).min(FAILED_PAUSE.1);
-        }
-    }
-
-    /// Reports the failure, now and for each utterance that ends until `retry_at`; `None` = never.
-    async fn wait_failed(
-        &mut self,
-        error: Error,
-        retry_at: Option<Instant>,
-    ) -> Result<(), Dropped> {
-        let (kind, message) = (error.kind(), error.to_string());
-        self.has_failed = true;
-        self.buffer.drop_ended(Instant::now());
-        self.sink.send(Event::Failed(error));
-        loop {
-            tokio::select! {
-                command = self.commands.recv() => {
-                    let Some(command) = command else { return Err(Dropped) };
-                    let now = Instant::now();
-                    self.buffer.push(now, &command);
-                    if command == Command::EndSpeech {
-                        self.buffer.drop_ended(now);
-                        self.sink.send(Event::Failed(Error::new(kind, message.clone())));
-                    }
-                }
-                () = wait_until(retry_at) => return Ok(()),
-            }
-        }
-    }
-
-    /// Connects and streams until the media side drops the stream, or it fails for good.
-    async fn serve_hosted(&mut self) -> Result<Dropped, Failure> {
-        loop {
-            let Some(mut socket) = self.connect().await? else { return Ok(Dropped) };
+            let Some(mut socket) = self.connect(call).await? else { return Ok(Dropped) };
             let connected_at = Instant::now();
-            match self.stream(&mut socket).await {
-                Ok(Dropped) => {
-                    close(&self.endpoint, socket, self.codec.close_stream()).await;
-                    tracing::debug!(statistics = self.codec.statistics(), "a hosted STT is closed");
-                    return Ok(Dropped);
-                }
+            call.meter.connect(connected_at);
+            let ended = self.stream(call, &mut socket).await;
+            if ended.is_ok() {
+                self.messages.clear();
+                self.codec.close_stream(&mut self.messages);
+                let last = std::mem::take(&mut self.messages);
+                close(&call.endpoint, socket, last).await;
+            }
+            call.meter.disconnect(Instant::now());
+            match ended {
+                Ok(End::Dropped) => return Ok(Dropped),
+                Ok(End::Renewed) => self.attempts = 0,
                 Err(failure) => {
                     tracing::info!(error = %failure.error, "a hosted STT is reconnected");
                     if connected_at.elapsed() >= STABLE_AFTER {
@@ -157,6 +74,16 @@ impl<C: Codec> Session<C> {
                 }
             }
         }
+    }
+
+    fn statistics(&self) -> String {
+        format!("{}, {:?}", self.codec.stream_id(), self.codec.utterances().counts)
+    }
+}
+
+impl<C: Codec> Session<C> {
+    pub(super) fn new(codec: C) -> Self {
+        Self { codec, attempts: 0, outputs: Vec::new(), messages: Vec::new() }
     }
 
     /// Counts a failure, and returns it if no further attempt shall follow.
@@ -183,19 +110,19 @@ impl<C: Codec> Session<C> {
 
     /// Opens a connection, with several attempts. Collects the commands meanwhile. `None` if the
     /// media side drops the stream.
-    async fn connect(&mut self) -> Result<Option<WebSocket>, Failure> {
+    async fn connect(&mut self, call: &mut Call) -> Result<Option<WebSocket>, Failure> {
         let start = Instant::now();
         let mut requested_delay = Duration::ZERO;
         loop {
             let next_attempt = Instant::now() + self.delay().max(requested_delay);
-            let endpoint = Arc::clone(&self.endpoint);
+            let endpoint = Arc::clone(&call.endpoint);
             let attempt = async move {
                 sleep_until(next_attempt).await;
                 connection::open(&endpoint, CONNECT_TIMEOUT).await
             };
             tokio::pin!(attempt);
             let result = loop {
-                let urgent = self.buffer.filled_since().map(|since| since.max(start));
+                let urgent = call.buffer.filled_since().map(|since| since.max(start));
                 let deadline = urgent.map_or(start + CONNECT_TIMEOUT, |since| {
                     (since + URGENT_CONNECT_TIMEOUT).min(start + CONNECT_TIMEOUT)
                 });
@@ -204,10 +131,10 @@ impl<C: Codec> Session<C> {
                     result = &mut attempt => break result,
                     () = sleep_until(deadline) => {
                         let what = "does not accept a connection in time";
-                        return Err(Failure::timeout(&self.endpoint, what));
+                        return Err(Failure::timeout(&call.endpoint, what));
                     }
-                    command = self.commands.recv() => match command {
-                        Some(command) => self.buffer.push(Instant::now(), &command),
+                    command = call.commands.recv() => match command {
+                        Some(command) => call.buffer.push(Instant::now(), &command),
                         None => return Ok(None),
                     },
                 }
@@ -222,66 +149,78 @@ impl<C: Codec> Session<C> {
         }
     }
 
-    /// Serves a connection until the media side drops the stream, or the connection fails.
-    async fn stream(&mut self, socket: &mut WebSocket) -> Result<Dropped, Failure> {
-        self.codec.reset();
-        for message in self.replay() {
-            send(&self.endpoint, socket, message).await?;
-        }
-        let mut keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
-        let mut ping_at = Instant::now() + PING_INTERVAL;
+    /// Serves a connection until it shall be closed, or fails.
+    async fn stream(&mut self, call: &mut Call, socket: &mut WebSocket) -> Result<End, Failure> {
+        let opened_at = Instant::now();
+        self.messages.clear();
+        self.outputs.clear();
+        self.codec.reset(&mut self.messages);
+        let mut backlog = Backlog::new(opened_at, C::MAX_SPEED);
+        call.buffer.commands().for_each(|command| backlog.push(command));
+        let mut sent_at = opened_at;
+        let mut ping_at = opened_at + PING_INTERVAL;
         loop {
+            let now = Instant::now();
+            while let Some(command) = backlog.pop(now) {
+                self.encode(call, now, command);
+            }
+            if !self.messages.is_empty() {
+                for message in self.messages.drain(..) {
+                    send(&call.endpoint, socket, message).await?;
+                }
+                sent_at = Instant::now();
+            }
+            self.emit_outputs(call)?;
+            if C::MAX_AGE.is_some_and(|age| opened_at.elapsed() >= age)
+                && call.buffer.filled_since().is_none()
+            {
+                return Ok(End::Renewed);
+            }
             tokio::select! {
-                command = self.commands.recv() => {
-                    let Some(command) = command else { return Ok(Dropped) };
-                    let now = Instant::now();
-                    self.buffer.push(now, &command);
-                    if let Some(message) = encode(&mut self.codec, now, command) {
-                        send(&self.endpoint, socket, message).await?;
-                        keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
-                    }
+                command = call.commands.recv() => {
+                    let Some(command) = command else { return Ok(End::Dropped) };
+                    call.buffer.push(Instant::now(), &command);
+                    backlog.push(command);
                 }
-                received = socket.receive() => {
-                    self.receive(received)?;
-                }
-                () = wait_until(self.codec.deadline()) => {
+                received = socket.receive() => self.receive(call, received)?,
+                () = wait_until(backlog.ready_at()) => {}
+                () = wait_until(self.codec.utterances().deadline()) => {
                     self.codec.expire(Instant::now(), &mut self.outputs);
                 }
-                () = sleep_until(keep_alive_at) => {
-                    keep_alive_at = Instant::now() + KEEP_ALIVE_INTERVAL;
-                    if let Some(message) = self.codec.keep_alive() {
-                        send(&self.endpoint, socket, message).await?;
-                    }
+                () = sleep_until(sent_at + self.codec.keep_alive_interval()) => {
+                    sent_at = Instant::now();
+                    self.codec.keep_alive(&mut self.messages);
                 }
                 () = sleep_until(ping_at) => {
                     ping_at = Instant::now() + PING_INTERVAL;
                     let sent = timeout(SEND_TIMEOUT, socket.ping()).await;
-                    check_sent(&self.endpoint, sent)?;
+                    check_sent(&call.endpoint, sent)?;
+                }
+                () = wait_until(call.meter.report_at()) => {
+                    call.meter.report(Instant::now(), &call.sink);
                 }
             }
-            self.emit_outputs()?;
         }
     }
 
-    /// The messages for the utterances that have no final transcript.
-    fn replay(&mut self) -> Vec<Outgoing> {
-        let now = Instant::now();
-        let codec = &mut self.codec;
-        let mut messages = Vec::new();
-        for speech in self.buffer.utterances() {
-            messages.extend(encode(codec, now, Command::StartSpeech));
-            for chunk in &speech.audio {
-                messages.extend(encode(codec, now, Command::Audio(chunk.clone())));
+    /// Adds the messages for a command.
+    fn encode(&mut self, call: &mut Call, now: Instant, command: Command) {
+        match command {
+            Command::StartSpeech => self.codec.utterances_mut().start(now),
+            Command::Audio(chunk) => {
+                call.meter.add_audio(now, chunk.len());
+                self.codec.push_audio(now, chunk, &mut self.messages);
             }
-            if speech.ended {
-                messages.extend(encode(codec, now, Command::EndSpeech));
-            }
+            Command::EndSpeech => self.codec.end_speech(now, &mut self.messages),
         }
-        messages
     }
 
     /// Handles what the connection delivered.
-    fn receive(&mut self, received: Result<Option<Message>, egress::Error>) -> Result<(), Failure> {
+    fn receive(
+        &mut self,
+        call: &Call,
+        received: Result<Option<Message>, egress::Error>,
+    ) -> Result<(), Failure> {
         match received {
             Ok(Some(Message::Text(text))) => {
                 self.codec.receive(Instant::now(), &text, &mut self.outputs);
@@ -290,32 +229,33 @@ impl<C: Codec> Session<C> {
             // No vendor of this module sends binary messages.
             Ok(Some(Message::Binary(_))) => Ok(()),
             Ok(Some(Message::Close { code, reason })) => {
-                Err(Failure::from_close(&self.endpoint, code, &reason))
+                Err(Failure::from_close(&call.endpoint, code, &reason))
             }
-            Ok(None) => Err(Failure::from_close(&self.endpoint, 1006, "")),
-            Err(error) => Err(Failure::from_transport(&self.endpoint, &error)),
+            Ok(None) => Err(Failure::from_close(&call.endpoint, 1006, "")),
+            Err(error) => Err(Failure::from_transport(&call.endpoint, &error)),
         }
     }
 
     /// Sends the events that the codec has produced.
-    fn emit_outputs(&mut self) -> Result<(), Failure> {
-        if self.has_failed && self.codec.has_answered() {
-            self.has_failed = false;
-            self.sink.send(Event::Recovered);
+    fn emit_outputs(&mut self, call: &mut Call) -> Result<(), Failure> {
+        if self.codec.utterances().has_answered {
+            call.note_answer();
         }
         for output in self.outputs.drain(..) {
             match output {
-                Output::Interim(text) => self.sink.send(Event::Interim(text)),
-                Output::Final(text) => {
-                    self.buffer.pop(Instant::now());
-                    self.sink.send(Event::Final(text));
+                Output::Interim(text) => call.sink.send(Event::Interim(text)),
+                Output::Final(text) => call.finish_utterance(text),
+                Output::Turn(hint) => call.sink.send(Event::Turn(hint)),
+                Output::Tokens(tokens) => call.meter.add_tokens(Instant::now(), tokens),
+                Output::Failed(fault, words) => {
+                    return Err(Failure::from_fault(&call.endpoint, fault, &words));
                 }
                 Output::Stalled => {
                     let what = "accepts the audio, but sends no transcript";
-                    let mut failure = Failure::timeout(&self.endpoint, what);
+                    let mut failure = Failure::timeout(&call.endpoint, what);
                     // A connection that has worked may be broken. One that has not may be accepted
                     // by a server that does not work, and the user waits.
-                    failure.is_urgent = !self.codec.has_answered();
+                    failure.is_urgent = !self.codec.utterances().has_answered;
                     return Err(failure);
                 }
             }
@@ -324,10 +264,17 @@ impl<C: Codec> Session<C> {
     }
 }
 
-/// Ends the stream politely, with the vendor's own message if it has one.
-async fn close(endpoint: &Endpoint, socket: WebSocket, close_stream: Option<Outgoing>) {
-    connection::close(socket, async |socket| send(endpoint, socket, close_stream?).await.ok())
-        .await;
+/// Ends the stream politely, with the vendor's own messages if it has some.
+async fn close(endpoint: &Endpoint, socket: WebSocket, last: Vec<Outgoing>) {
+    let say_goodbye = async |socket: &mut WebSocket| {
+        let mut last = last.into_iter().peekable();
+        last.peek()?;
+        for message in last {
+            send(endpoint, socket, message).await.ok()?;
+        }
+        Some(())
+    };
+    connection::close(socket, say_goodbye).await;
 }
 
 async fn send(
@@ -347,18 +294,6 @@ fn check_sent(
     sent: Result<Result<(), egress::Error>, Elapsed>,
 ) -> Result<(), Failure> {
     connection::check_sent(endpoint, sent, "does not read the audio")
-}
-
-/// The message for a command.
-fn encode(codec: &mut impl Codec, now: Instant, command: Command) -> Option<Outgoing> {
-    match command {
-        Command::StartSpeech => {
-            codec.start_speech(now);
-            None
-        }
-        Command::Audio(chunk) => Some(codec.push_audio(now, chunk)),
-        Command::EndSpeech => Some(codec.end_speech(now)),
-    }
 }
 
 /// A random number in 0..1. Each hasher of the standard library has random keys.

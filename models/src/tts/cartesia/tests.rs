@@ -157,7 +157,7 @@ async fn errors_fail_the_segments_and_the_connection_serves_the_next_reply() {
     let (call, mut peer) = start_default().await;
     let cases = [
         (429, "concurrency_limited", "Busy Cartesia is at its limit of simultaneous requests"),
-        (402, "", "Rejected The Cartesia account has no credit left"),
+        (402, "", "NoCredit The Cartesia account has no credit left"),
         (400, "bad_voice", "Rejected Cartesia refused the request, status 400: bad_voice: no ***"),
         (500, "", "Failed Cartesia failed with status 500: no ***"),
     ];

@@ -172,8 +172,10 @@ impl Context {
     /// Takes samples, in order.
     pub(super) fn push_samples(&mut self, now: Instant, mut pcm: Vec<i16>) -> Result<(), Fault> {
         while !pcm.is_empty() {
-            // Sound after the last segment is its rest: silence.
+            // Sound after the mark of the last segment is silence. The times count it.
             if self.is_idle() {
+                self.samples += pcm.len() as u64;
+                self.start = self.samples;
                 return Ok(());
             }
             let end = if self.has_marks { None } else { self.segments.get(1) };

@@ -180,11 +180,15 @@ impl<C: Codec> Session<C> {
     async fn stream(&mut self, socket: &mut WebSocket) -> Result<End, Failure> {
         self.codec.reset();
         self.has_served = false;
+        // What was meant for the previous connection.
+        self.messages.clear();
         let mut busy_at = Instant::now();
         let mut sent_at = busy_at;
         let mut ping_at = busy_at + PING_INTERVAL;
         let keep_alive = self.codec.keep_alive();
         loop {
+            // Here, so that a vendor that never stops sending does not prevent it.
+            self.expire()?;
             if self.start_segments() {
                 return Ok(End::Replace);
             }
@@ -218,12 +222,7 @@ impl<C: Codec> Session<C> {
                     self.receive(received)?;
                     self.apply_outputs()?;
                 }
-                () = wait_until(context_deadline) => {
-                    let now = Instant::now();
-                    if let Some(context) = &mut self.context {
-                        context.expire(now, &self.timeouts).map_err(|f| self.fault(f))?;
-                    }
-                }
+                () = wait_until(context_deadline) => {}
                 () = wait_until(close_at) => {
                     self.context = None;
                     self.codec.close_context(&mut self.messages);
@@ -239,6 +238,17 @@ impl<C: Codec> Session<C> {
                     connection::check_sent(&self.endpoint, sent, "does not read the text")?;
                 }
             }
+        }
+    }
+
+    /// Handles the deadline of the context if it is over.
+    fn expire(&mut self) -> Result<(), Failure> {
+        match &mut self.context {
+            Some(context) => {
+                let expired = context.expire(Instant::now(), &self.timeouts);
+                expired.map_err(|fault| self.fault(fault))
+            }
+            None => Ok(()),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Servers that refuse, break off, or do not answer.
 
-use super::kit::{CHUNK_SAMPLES, Harness, KEY, Peer};
+use super::super::deepgram_with_options;
+use super::kit::{CHUNK_SAMPLES, start};
 use crate::ErrorKind;
+use crate::stt::streaming::test_support::{Harness, KEY, Peer};
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_cut_is_replaced_and_gets_the_utterance_again() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(10);
     peer.audio(10).await;
@@ -30,7 +32,7 @@ async fn a_connection_that_is_cut_is_replaced_and_gets_the_utterance_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_close_after_the_end_of_speech_repeats_the_audio_and_the_end_mark() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(10);
     call.user().end_speech();
@@ -45,7 +47,7 @@ async fn a_close_after_the_end_of_speech_repeats_the_audio_and_the_end_mark() {
 #[tokio::test]
 async fn connections_that_end_at_once_are_a_failure() {
     // The delays between the attempts pass in real time.
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     for _ in 0..4 {
         call.accept().await.close(1011, &format!("bad key {KEY}")).await;
     }
@@ -75,7 +77,7 @@ async fn a_refusal_hands_the_call_over_to_the_fallback_with_the_utterance() {
             "Deepgram is at its limit of simultaneous requests",
         ),
     ] {
-        let mut call = Harness::start().await;
+        let mut call = start().await;
         call.speak(4);
         call.refuse(status, body).await;
         let warning = format!("warning {sentence}; the built-in STT is used instead.");
@@ -91,7 +93,7 @@ async fn a_refusal_hands_the_call_over_to_the_fallback_with_the_utterance() {
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_server_is_asked_again_after_the_time_that_it_requests() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     call.refuse("429 Too Many Requests\r\nretry-after: 2", "").await;
     // In small steps, because the client reads the refusal meanwhile.
     let stream = loop {
@@ -112,7 +114,7 @@ async fn a_busy_server_is_asked_again_after_the_time_that_it_requests() {
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_replaced() {
     // The delays between the attempts pass in real time.
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     call.listener = None;
     call.speak(2);
     call.user().end_speech();
@@ -123,7 +125,7 @@ async fn a_server_that_cannot_be_reached_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_finish_the_handshake_is_replaced_after_3_s_of_waiting_audio() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let (_silent, _) = call.listener.as_ref().unwrap().accept().await.unwrap();
     call.speak(2);
     call.user().end_speech();
@@ -139,7 +141,7 @@ async fn a_server_that_does_not_finish_the_handshake_is_replaced_after_3_s_of_wa
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stalls_is_replaced() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(40);
     peer.audio(40).await;
@@ -155,7 +157,7 @@ async fn a_server_that_stalls_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_has_worked_and_stalls_is_replaced_once() {
-    let mut call = Harness::start().await;
+    let mut call = start().await;
     let mut peer = call.accept().await;
     call.speak(40);
     call.user().end_speech();
@@ -174,7 +176,7 @@ async fn a_connection_that_has_worked_and_stalls_is_replaced_once() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
-    let mut call = Harness::open(None).await;
+    let mut call = Harness::open(deepgram_with_options, None).await;
     let mut peer = call.accept().await;
     call.speak(40);
     call.user().end_speech();
@@ -197,9 +199,10 @@ async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
-    let mut call = Harness::open(None).await;
+    let mut call = Harness::open(deepgram_with_options, None).await;
     call.refuse("401 Unauthorized", "").await;
-    let failed = format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::Rejected);
+    let failed =
+        format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::InvalidKey);
     assert_eq!(call.event().await, failed);
     call.advance(600_000).await;
     call.speak(1);
@@ -209,7 +212,7 @@ async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
 
 #[tokio::test]
 async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
-    let mut call = Harness::start_early().await;
+    let mut call = Harness::start_early(deepgram_with_options).await;
     call.refuse("401 Unauthorized", "").await;
     call.speak(1);
     call.user().end_speech();

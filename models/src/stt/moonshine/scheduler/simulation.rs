@@ -110,6 +110,7 @@ impl Sim {
                 Event::Failed(_) => "failed".to_owned(),
                 Event::Recovered => "recovered".to_owned(),
                 Event::Warning(text) => format!("warning {text}"),
+                other @ (Event::Turn(_) | Event::Usage(_)) => panic!("{other:?}"),
             };
             events.lock().unwrap().push((id, line));
         });

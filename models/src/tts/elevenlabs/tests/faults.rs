@@ -82,8 +82,8 @@ async fn a_server_that_does_not_answer_fails_the_segments_that_wait() {
 async fn a_refusal_fails_every_segment_without_another_attempt() {
     let detail = |status: &str| json!({"detail": {"status": status, "message": KEY}}).to_string();
     for (status, body, expected) in [
-        ("401 X", detail("invalid_api_key"), "Rejected The API key for ElevenLabs is not valid"),
-        ("401 X", detail("quota_exceeded"), "Rejected The ElevenLabs account has no credit left"),
+        ("401 X", detail("invalid_api_key"), "InvalidKey The API key for ElevenLabs is not valid"),
+        ("401 X", detail("quota_exceeded"), "NoCredit The ElevenLabs account has no credit left"),
         (
             "400 X",
             detail("voice_not_found"),
@@ -196,4 +196,16 @@ async fn a_connection_that_has_worked_is_replaced_whatever_closed_it() {
     let mut other = call.accept().await;
     let _segment = call.speak(1, "One.");
     first_text(&mut other, "reply-1", "One.").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vendor_that_only_sends_other_messages_is_not_waited_for() {
+    let (call, mut peer) = start_default().await;
+    let mut segment = call.speak(1, "One.");
+    first_text(&mut peer, "reply-1", "One.").await;
+    for _ in 0..6 {
+        peer.send(json!({"type": "news", "contextId": "reply-1"})).await;
+        call.advance(500).await;
+    }
+    assert_eq!(segment.speech().await.failed, "Timeout ElevenLabs gave no sound in time");
 }

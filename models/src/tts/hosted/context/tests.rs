@@ -154,3 +154,21 @@ async fn times_without_meaning_are_harmless() {
         }
     }
 }
+
+#[tokio::test]
+async fn silence_between_two_segments_counts_in_their_times() {
+    let now = Instant::now();
+    let (mut context, mut events) = context(&["One."]);
+    context.push_samples(now, sound(300, 1)).unwrap();
+    context.mark(now);
+    context.push_samples(now, sound(200, 0)).unwrap();
+    let (next, mut next_events) = segment(1, "Two.");
+    context.push(now, next);
+    context.push_words(&[word("Two.", 0.6, 0.8)]);
+    context.push_samples(now, sound(400, 2)).unwrap();
+    context.mark(now);
+    assert_eq!(durations(&speech(&mut events[0]).await.samples), [(1, 300)]);
+    let second = speech(&mut next_events).await;
+    assert_eq!(durations(&second.samples), [(2, 400)]);
+    assert_eq!(second.words, [("Two.".into(), 100, 300)]);
+}

@@ -1,47 +1,16 @@
 use serde_json::json;
 
 use super::*;
+use crate::stt::streaming::test_support::{
+    CodecHarness, expect_one_final_per_utterance, interim, last, texts,
+};
+use crate::stt::streaming::{Counts, MAX_TEXT_BYTES};
 
-/// A connection, and the time since its start.
-struct Harness {
-    codec: DeepgramCodec,
-    start: Instant,
-    now: Instant,
-}
+type Harness = CodecHarness<NovaCodec>;
 
 impl Harness {
-    fn new() -> Self {
-        let start = Instant::now();
-        Self { codec: DeepgramCodec::default(), start, now: start }
-    }
-
-    /// The user speaks for so many milliseconds.
-    fn speak(&mut self, millis: u64) {
-        self.codec.start_speech(self.now);
-        self.push(millis);
-    }
-
-    fn push(&mut self, millis: u64) {
-        for _ in 0..millis / 50 {
-            let chunk = Bytes::from_static(&[1; BYTES_PER_SECOND / 20]);
-            assert_eq!(self.codec.push_audio(self.now, chunk.clone()), Outgoing::Binary(chunk));
-            self.wait(50);
-        }
-    }
-
-    fn end(&mut self) {
-        let message = self.codec.end_speech(self.now);
-        assert_eq!(message, Outgoing::Text("{\"type\":\"Finalize\"}"));
-    }
-
-    fn wait(&mut self, millis: u64) {
-        self.now += Duration::from_millis(millis);
-    }
-
-    fn receive(&mut self, text: &str) -> Vec<Output> {
-        let mut outputs = Vec::new();
-        self.codec.receive(self.now, text, &mut outputs);
-        outputs
+    fn nova() -> Self {
+        Self::new(NovaCodec::default())
     }
 
     /// Receives results for the audio between two times in seconds.
@@ -60,14 +29,6 @@ impl Harness {
         });
         self.receive(&message.to_string())
     }
-
-    /// Handles the next deadline. Returns its time since the start, in milliseconds.
-    fn expire(&mut self) -> (u128, Vec<Output>) {
-        self.now = self.codec.deadline().expect("a deadline");
-        let mut outputs = Vec::new();
-        self.codec.expire(self.now, &mut outputs);
-        ((self.now - self.start).as_millis(), outputs)
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -78,17 +39,9 @@ enum Kind {
 }
 use Kind::{Answer, Interim, Segment};
 
-fn interim(text: &str) -> Vec<Output> {
-    vec![Output::Interim(text.into())]
-}
-
-fn last(text: &str) -> Vec<Output> {
-    vec![Output::Final(text.into())]
-}
-
 #[test]
 fn segments_are_appended_until_the_answer_to_finalize() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(3_000);
     assert_eq!(h.results(Interim, (0.0, 1.0), "i'd like"), interim("i'd like"));
     assert_eq!(h.results(Interim, (0.0, 1.0), "i'd like"), [], "nothing new");
@@ -100,14 +53,14 @@ fn segments_are_appended_until_the_answer_to_finalize() {
         h.results(Answer, (1.5, 3.0), " open an account. "),
         last("I'd like to open an account.")
     );
-    assert_eq!(h.codec.deadline(), None);
-    assert_eq!(h.codec.counts, Counts::default());
-    assert!(h.codec.statistics().contains("r-1") && h.codec.has_answered());
+    assert_eq!(h.codec.utterances.deadline(), None);
+    assert_eq!(h.codec.utterances.counts, Counts::default());
+    assert!(h.codec.stream_id() == "r-1" && h.codec.utterances.has_answered);
 }
 
 #[test]
 fn an_empty_answer_ends_the_utterance_with_the_segments_before_it() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     assert_eq!(h.results(Segment, (0.0, 0.5), ""), []);
     assert_eq!(h.results(Segment, (0.5, 0.9), "Yes."), interim("Yes."));
@@ -120,19 +73,19 @@ fn an_empty_answer_ends_the_utterance_with_the_segments_before_it() {
 
 #[test]
 fn a_missing_answer_leaves_the_last_interim_transcript_after_700_ms() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(2_000);
     h.results(Segment, (0.0, 1.0), "One");
     h.results(Interim, (1.0, 1.8), "two");
-    assert_eq!(h.codec.deadline(), None, "while the user speaks");
+    assert_eq!(h.codec.utterances.deadline(), None, "while the user speaks");
     h.end();
     assert_eq!(h.expire(), (2_700, last("One two")));
-    assert_eq!(h.codec.counts.unanswered, 1);
+    assert_eq!(h.codec.utterances.counts.unanswered, 1);
     // The late answer and a repetition of it are dropped, before and during the next utterance.
     assert_eq!(h.results(Answer, (1.0, 2.0), "two three"), []);
     h.speak(500);
     assert_eq!(h.results(Answer, (1.0, 2.0), "two three"), []);
-    assert_eq!(h.codec.counts.late, 2);
+    assert_eq!(h.codec.utterances.counts.late, 2);
     assert_eq!(h.results(Interim, (2.0, 2.5), "four"), interim("four"));
     h.end();
     assert_eq!(h.results(Answer, (2.0, 2.5), "Four."), last("Four."));
@@ -140,7 +93,7 @@ fn a_missing_answer_leaves_the_last_interim_transcript_after_700_ms() {
 
 #[test]
 fn a_late_answer_does_not_end_the_next_utterance() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     h.results(Interim, (0.0, 1.0), "one");
     h.end();
@@ -150,12 +103,12 @@ fn a_late_answer_does_not_end_the_next_utterance() {
     assert_eq!(h.results(Segment, (0.0, 1.0), "One,"), []);
     assert_eq!(h.results(Answer, (0.0, 1.0), "one and a half"), []);
     assert_eq!(h.results(Answer, (1.0, 2.0), "Two."), last("Two."));
-    assert_eq!(h.codec.counts.late, 2);
+    assert_eq!(h.codec.utterances.counts.late, 2);
 }
 
 #[test]
 fn an_answer_that_never_comes_does_not_shift_the_following_ones() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     for (n, word) in ["one", "two", "three"].into_iter().enumerate() {
         let (from, to) = (n as f64, n as f64 + 1.0);
         h.speak(1_000);
@@ -167,18 +120,18 @@ fn an_answer_that_never_comes_does_not_shift_the_following_ones() {
             assert_eq!(h.results(Answer, (from, to), word), last(word));
         }
     }
-    assert_eq!((h.codec.counts.unanswered, h.codec.counts.late), (1, 0));
+    assert_eq!((h.codec.utterances.counts.unanswered, h.codec.utterances.counts.late), (1, 0));
 }
 
 #[test]
 fn doubled_and_reordered_results_count_once() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(2_000);
     h.results(Segment, (0.0, 1.0), "One");
     assert_eq!(h.results(Segment, (0.0, 1.0), "One"), []);
     h.results(Segment, (1.0, 1.5), "two");
     assert_eq!(h.results(Interim, (0.0, 0.8), "won"), [], "older than a segment");
-    assert_eq!(h.codec.counts.repeated, 2);
+    assert_eq!(h.codec.utterances.counts.repeated, 2);
     h.end();
     assert_eq!(h.results(Answer, (1.5, 2.0), "three."), last("One two three."));
     assert_eq!(h.results(Answer, (1.5, 2.0), "three."), []);
@@ -187,12 +140,12 @@ fn doubled_and_reordered_results_count_once() {
     assert_eq!(h.results(Answer, (1.5, 2.0), "three."), [], "not asked for");
     h.end();
     assert_eq!(h.results(Answer, (2.0, 3.0), "Four."), last("Four."));
-    assert_eq!(h.codec.counts.late, 3);
+    assert_eq!(h.codec.utterances.counts.late, 3);
 }
 
 #[test]
 fn utterances_that_overlap_are_answered_in_order() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     h.end();
     h.speak(300);
@@ -205,16 +158,16 @@ fn utterances_that_overlap_are_answered_in_order() {
 
 #[test]
 fn a_server_that_accepts_audio_and_sends_nothing_has_stalled() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(5_000);
     assert_eq!(h.expire(), (950 + 2_500, vec![Output::Stalled]), "while the user speaks");
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_200);
     h.end();
     assert_eq!(h.expire(), (1_200 + 2_000, vec![Output::Stalled]), "after the end");
-    assert!(!h.codec.has_answered());
+    assert!(!h.codec.utterances.has_answered);
     // Less audio may contain nothing.
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(600);
     h.end();
     assert_eq!(h.expire(), (600 + 700, last("")));
@@ -227,10 +180,11 @@ fn a_server_that_accepts_audio_and_sends_nothing_has_stalled() {
 
 #[test]
 fn audio_that_was_sent_at_once_gets_more_time() {
-    let mut h = Harness::new();
-    h.codec.start_speech(h.now);
+    let mut h = Harness::nova();
+    h.codec.utterances.start(h.now);
     for _ in 0..10 * 20 {
-        h.codec.push_audio(h.now, Bytes::from_static(&[0; BYTES_PER_SECOND / 20]));
+        let chunk = Bytes::from_static(&[0; BYTES_PER_SECOND / 20]);
+        h.codec.push_audio(h.now, chunk, &mut Vec::new());
     }
     h.end();
     h.results(Interim, (0.0, 2.0), "one");
@@ -239,12 +193,12 @@ fn audio_that_was_sent_at_once_gets_more_time() {
 
 #[test]
 fn a_new_connection_starts_from_nothing() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     h.results(Segment, (0.0, 1.0), "One");
     h.end();
-    h.codec.reset();
-    assert_eq!((h.codec.deadline(), h.codec.has_answered()), (None, false));
+    h.codec.reset(&mut Vec::new());
+    assert_eq!((h.codec.utterances.deadline(), h.codec.utterances.has_answered), (None, false));
     h.speak(1_000);
     h.end();
     assert_eq!(h.results(Answer, (0.0, 1.0), "One."), last("One."));
@@ -252,7 +206,7 @@ fn a_new_connection_starts_from_nothing() {
 
 #[test]
 fn unknown_and_damaged_messages_are_counted_and_change_nothing() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     for ignored in [
         r#"{"type":"SpeechStarted","channel":[0,1],"timestamp":9.54}"#,
@@ -261,7 +215,7 @@ fn unknown_and_damaged_messages_are_counted_and_change_nothing() {
     ] {
         assert_eq!(h.receive(ignored), []);
     }
-    assert_eq!(h.codec.counts, Counts::default());
+    assert_eq!(h.codec.utterances.counts, Counts::default());
     h.receive(r#"{"type":"Error","variant":"SchemaError","description":"d","message":"m"}"#);
     h.receive(r#"{"type":"Zap","channel":7}"#);
     let deep = "[".repeat(100_000);
@@ -290,7 +244,7 @@ fn unknown_and_damaged_messages_are_counted_and_change_nothing() {
         malformed: u32::try_from(damaged.len()).unwrap(),
         ..Counts::default()
     };
-    assert_eq!(h.codec.counts, counts);
+    assert_eq!(h.codec.utterances.counts, counts);
     h.end();
     // Fields may be missing or null.
     let sparse = r#"{"type":"Results","is_final":true,"from_finalize":true,"metadata":null,
@@ -306,7 +260,7 @@ fn unknown_and_damaged_messages_are_counted_and_change_nothing() {
 #[test]
 fn times_without_meaning_are_harmless() {
     for (start, duration) in [(0.0, 0.0), (-1e300, 1e300), (1e307, 1e307), (0.0, -5.0)] {
-        let mut h = Harness::new();
+        let mut h = Harness::nova();
         for word in ["one", "two"] {
             h.speak(1_000);
             assert_eq!(h.results(Interim, (start, start + duration), word), interim(word));
@@ -318,7 +272,7 @@ fn times_without_meaning_are_harmless() {
 
 #[test]
 fn the_text_of_an_utterance_is_bounded() {
-    let mut h = Harness::new();
+    let mut h = Harness::nova();
     h.speak(1_000);
     let long = "word ".repeat(5_000);
     for n in 0..10 {
@@ -331,8 +285,28 @@ fn the_text_of_an_utterance_is_bounded() {
 }
 
 #[test]
-fn the_connection_is_kept_open_and_closed_by_text_messages() {
-    let codec = DeepgramCodec::default();
-    assert_eq!(codec.keep_alive(), Some(Outgoing::Text("{\"type\":\"KeepAlive\"}")));
-    assert_eq!(codec.close_stream(), Some(Outgoing::Text("{\"type\":\"CloseStream\"}")));
+fn everything_but_audio_is_a_text_message() {
+    let mut h = Harness::nova();
+    let mut messages = h.speak(50);
+    assert_eq!(messages, [Outgoing::Binary(Bytes::from_static(&[1; BYTES_PER_SECOND / 20]))]);
+    messages = h.end();
+    h.codec.keep_alive(&mut messages);
+    h.codec.close_stream(&mut messages);
+    let expected = ["Finalize", "KeepAlive", "CloseStream"];
+    assert_eq!(texts(&messages), expected.map(|kind| format!("{{\"type\":\"{kind}\"}}")));
+}
+
+#[test]
+fn each_utterance_gets_one_final_transcript_whatever_the_server_sends() {
+    let mut messages = vec![String::from("garbage")];
+    for n in 0..60 {
+        let (is_final, from_finalize, start) = (n % 3 > 0, n % 3 > 1, f64::from(n / 2));
+        messages.push(
+            json!({"type": "Results", "is_final": is_final, "from_finalize": from_finalize,
+                   "start": start, "duration": f64::from(n % 5) / 2.0,
+                   "channel": {"alternatives": [{"transcript": format!("word {n}")}]}})
+            .to_string(),
+        );
+    }
+    expect_one_final_per_utterance(200, NovaCodec::default, &messages);
 }

@@ -1,0 +1,161 @@
+//! Server, model and language of a hosted STT.
+
+use std::fmt;
+
+use url::Url;
+
+use crate::{Error, ErrorKind};
+
+/// Server, model and language. The meaning of the model is the vendor's.
+#[derive(Clone, Default)]
+pub struct HostedConfig {
+    /// Base URL: `http`, `https`, `ws` or `wss`, with an optional path prefix. Empty = the vendor's
+    /// own server.
+    pub url: String,
+    /// API key. Secret.
+    pub token: Option<String>,
+    /// Model; empty = the vendor's default.
+    pub model: String,
+    /// BCP 47 tag; empty = `en`. `multi` and `auto` = the vendor detects the language.
+    pub language: String,
+    /// Words that the model shall expect.
+    pub keyterms: Vec<String>,
+}
+
+impl fmt::Debug for HostedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostedConfig")
+            .field("model", &self.model)
+            .field("language", &self.language)
+            .finish_non_exhaustive()
+    }
+}
+
+impl HostedConfig {
+    /// The URL of `path` on the server, without a query, user or fragment. `known_endings` of the
+    /// base, which people paste, are removed; the longest ones come first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Rejected`] if the base is not a URL with a host and one of the four schemes.
+    pub(in crate::stt) fn endpoint(
+        &self,
+        vendor: &str,
+        default_base: &str,
+        known_endings: &[&str],
+        path: &str,
+    ) -> Result<Url, Error> {
+        let invalid = || {
+            Error::new(ErrorKind::Rejected, format!("The address of {vendor} is not a valid URL"))
+        };
+        let mut url = Url::parse(non_empty(&self.url, default_base)).map_err(|_| invalid())?;
+        if !matches!(url.scheme(), "http" | "https" | "ws" | "wss") || !url.has_host() {
+            return Err(invalid());
+        }
+        // The key is sent in a header, never in the URL.
+        url.set_username("").and_then(|()| url.set_password(None)).map_err(|()| invalid())?;
+        let base = url.path().trim_end_matches('/');
+        let prefix = known_endings
+            .iter()
+            .find_map(|known| base.strip_suffix(known))
+            .unwrap_or(base)
+            .to_owned();
+        url.set_path(&format!("{prefix}{path}"));
+        url.set_fragment(None);
+        url.set_query(None);
+        Ok(url)
+    }
+
+    /// The key without blanks around it, if there is one.
+    pub(in crate::stt) fn key(&self) -> Option<&str> {
+        self.token.as_deref().map(str::trim).filter(|token| !token.is_empty())
+    }
+
+    /// The model, or `default`.
+    pub(in crate::stt) fn model<'a>(&'a self, default: &'a str) -> &'a str {
+        non_empty(&self.model, default)
+    }
+
+    /// The BCP 47 tag of the language; `None` = the vendor detects it.
+    pub(in crate::stt) fn language(&self) -> Option<String> {
+        let tag = self.language.trim().replace('_', "-");
+        let is_detected = ["auto", "multi"].iter().any(|word| tag.eq_ignore_ascii_case(word));
+        (!is_detected).then(|| non_empty(&tag, "en").to_owned())
+    }
+
+    /// The code of the language without region or script, such as `en`; `None` = the vendor
+    /// detects it.
+    pub(in crate::stt) fn primary_language(&self) -> Option<String> {
+        let tag = self.language()?;
+        Some(tag.split('-').next().unwrap_or_default().to_lowercase())
+    }
+
+    /// The words that the model shall expect, without blanks around them.
+    pub(in crate::stt) fn keyterms(&self) -> impl Iterator<Item = &str> {
+        self.keyterms.iter().map(|term| term.trim()).filter(|term| !term.is_empty())
+    }
+}
+
+/// The text without blanks around it, or `default` if nothing is left.
+fn non_empty<'a>(text: &'a str, default: &'a str) -> &'a str {
+    match text.trim() {
+        "" => default,
+        text => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_base_may_have_any_scheme_a_prefix_and_a_known_path() {
+        const ENDINGS: [&str; 4] = ["/v1/listen", "/v2/listen", "/v1", "/v2"];
+        let endpoint = |base: &str| {
+            let config = HostedConfig { url: base.into(), ..HostedConfig::default() };
+            config.endpoint("Deepgram", "https://api.deepgram.com", &ENDINGS, "/v1/listen")
+        };
+        for (base, expected) in [
+            ("", "https://api.deepgram.com/v1/listen"),
+            ("wss://api.eu.deepgram.com", "wss://api.eu.deepgram.com/v1/listen"),
+            ("http://127.0.0.1:80/", "http://127.0.0.1/v1/listen"),
+            ("ws://localhost:9/v1", "ws://localhost:9/v1/listen"),
+            ("ws://localhost:9/v1/listen/", "ws://localhost:9/v1/listen"),
+            (
+                "https://proxy.example/deepgram/v2/listen?a=b#c",
+                "https://proxy.example/deepgram/v1/listen",
+            ),
+            (" https://user:pass@proxy.example/x ", "https://proxy.example/x/v1/listen"),
+        ] {
+            assert_eq!(endpoint(base).unwrap().as_str(), expected, "{base}");
+        }
+        for bad in ["api.deepgram.com", "ftp://api.deepgram.com", "https://", "data:x", "\u{0}"] {
+            let error = endpoint(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Rejected, "{bad}");
+            assert_eq!(error.to_string(), "The address of Deepgram is not a valid URL");
+        }
+    }
+
+    #[test]
+    fn languages_are_normalized() {
+        for (language, tag, primary) in [
+            ("", Some("en"), Some("en")),
+            (" pt_BR ", Some("pt-BR"), Some("pt")),
+            ("EN-gb", Some("EN-gb"), Some("en")),
+            ("auto", None, None),
+            ("Multi", None, None),
+        ] {
+            let config = HostedConfig { language: language.into(), ..HostedConfig::default() };
+            assert_eq!(config.language().as_deref(), tag, "{language}");
+            assert_eq!(config.primary_language().as_deref(), primary, "{language}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_printed() {
+        let config = HostedConfig { token: Some(" secret-key ".into()), ..HostedConfig::default() };
+        assert!(!format!("{config:?}").contains("secret"));
+        assert_eq!(config.key(), Some("secret-key"));
+        let blank = HostedConfig { token: Some(" ".into()), ..HostedConfig::default() };
+        assert_eq!(blank.key(), None);
+    }
+}
