@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use engine::show::Avatars;
 use engine::show::visemes::Viseme;
+use models::llm::local_servers::STANDARD_PORTS;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -263,6 +264,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         embeddings: config.knowledge.embeddings_config(),
         // Needs the client, whose policy this configuration determines.
         registry: None,
+        local_llm_ports: STANDARD_PORTS.to_vec(),
         crash_hook: None,
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use models::llm::local_servers::{LocalPort, STANDARD_PORTS};
 use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,8 @@ pub struct Config {
     /// The models of all providers, shared with the engine; `None` = the built-in providers are
     /// listed, and none can be tried.
     pub registry: Option<Arc<Registry>>,
+    /// The ports on which LLM servers of this machine are looked for, if the operator asks.
+    pub local_llm_ports: Vec<LocalPort>,
     /// Called at each crash point, for tests that stop the process there. The server itself sets
     /// none.
     pub crash_hook: Option<CrashHook>,
@@ -95,6 +98,7 @@ impl Default for Config {
             visemes: Vec::new(),
             embeddings: None,
             registry: None,
+            local_llm_ports: STANDARD_PORTS.to_vec(),
             crash_hook: None,
         }
     }

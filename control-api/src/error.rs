@@ -88,6 +88,8 @@ pub(crate) enum ApiError {
     NotFound(Resource),
     /// 502 in plain text: the meeting service rejects the agent.
     MeetingRefused,
+    /// 502: a vendor's server failed; the response contains the reason.
+    ProviderFailed(String),
     /// 403
     Forbidden(&'static str),
     /// 405; axum adds `Allow`.
@@ -236,6 +238,9 @@ impl IntoResponse for ApiError {
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.
             Self::MeetingRefused => (StatusCode::BAD_GATEWAY, Value::Null),
+            Self::ProviderFailed(reason) => {
+                (StatusCode::BAD_GATEWAY, with_reason("Provider failed", reason))
+            }
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),

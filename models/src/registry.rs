@@ -8,9 +8,11 @@
 mod accounts;
 mod llm;
 mod providers;
+mod single;
 mod stt;
 mod tts;
 mod vendors;
+mod voices;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -30,6 +32,7 @@ use crate::{Error, ErrorKind};
 pub use accounts::{Account, Accounts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
+pub use voices::VoicesError;
 
 /// The operator's configuration.
 #[derive(Clone, Default)]

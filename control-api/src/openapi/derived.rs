@@ -34,6 +34,8 @@ use crate::resources::knowledge::{
 };
 use crate::resources::mcp::McpCreated;
 use crate::resources::meetings::MeetingRequest;
+use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestRequest};
+use crate::resources::providers::{LocalServerItem, VoiceItem};
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -76,16 +78,18 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, CredentialRequest,
             DrawnAvatarBody,
             FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
-            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest,
-            SpeakRequest, UpdateRequest, VisitorRequest,
+            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, SampleRequest,
+            ShortAgentRequest,
+            SpeakRequest, TestRequest, UpdateRequest, VisitorRequest,
         );
     } else {
         add!(generator:
             About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>,
             CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
-            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated, Message, NewKey,
-            NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,
+            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
+            NoCapacityBody<'_>, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
+            VoiceItem<'_>,
         );
     }
     let mut definitions = generator.take_definitions(true);

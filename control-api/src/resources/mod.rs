@@ -17,6 +17,7 @@ pub(crate) mod knowledge_cache;
 pub(crate) mod mcp;
 pub(crate) mod meetings;
 pub(crate) mod model_choices;
+pub(crate) mod provider_trials;
 pub(crate) mod providers;
 pub(crate) mod secret_headers;
 pub(crate) mod templates;
@@ -43,6 +44,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(knowledge::routes())
         .merge(mcp::routes())
         .merge(meetings::routes())
+        .merge(provider_trials::routes())
         .merge(providers::routes())
         .merge(templates::routes())
         .merge(tools::routes())

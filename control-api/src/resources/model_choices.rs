@@ -51,7 +51,7 @@ pub(crate) fn of_avatar(
 }
 
 /// What the choices of all kinds have in common.
-trait Choice: Sized {
+pub(crate) trait Choice: Sized {
     const KIND: Kind;
     /// The provider with its address and its key.
     fn access(&mut self) -> (&str, &mut Option<String>, &mut Option<String>);
@@ -93,7 +93,7 @@ choice!(LlmChoice, Llm, _this => LlmChoice::default());
 
 impl Account<'_> {
     /// The choice with the keys of the workspace.
-    fn apply<C: Choice>(&self, mut choice: C) -> C {
+    pub(crate) fn apply<C: Choice>(&self, mut choice: C) -> C {
         if choice.access().0.trim().is_empty()
             && let Some(expanded) = self.expand_defaults(&choice)
         {
@@ -257,9 +257,10 @@ mod tests {
         assert_eq!(access(openai(), None, &none), [(None, None)]);
         assert_eq!(access(openai(), Some("agent"), &own), [(None, some("agent"))]);
         let stored = (some("https://own.example/v1"), some("stored"));
-        assert_eq!(access(openai(), None, &own), [stored.clone()]);
+        let one = std::slice::from_ref(&stored);
+        assert_eq!(access(openai(), None, &own), one);
         let responses = json!({"provider": "openai-responses"});
-        assert_eq!(access(responses, None, &own), [stored.clone()], "the same account");
+        assert_eq!(access(responses, None, &own), one, "the same account");
         let anthropic = json!({"provider": "anthropic"});
         assert_eq!(access(anthropic, None, &own), [(None, None)]);
         let fallback = json!({"provider": "builtin", "fallback": [{"provider": "openai"}]});

@@ -24,6 +24,7 @@ mod mcp;
 mod outage;
 mod panics;
 mod prompt;
+mod providers;
 mod routes;
 mod sandbox;
 mod scopes;

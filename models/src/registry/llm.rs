@@ -101,7 +101,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn llm_entry(
+    pub(super) fn llm_entry(
         &self,
         choice: &LlmChoice,
         agent_name: &str,
