@@ -8,9 +8,11 @@
 mod accounts;
 mod llm;
 mod providers;
+mod single;
 mod stt;
 mod tts;
 mod vendors;
+mod voices;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ use crate::{Error, ErrorKind};
 pub use accounts::{Account, Accounts, ProviderTimeouts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
+pub use voices::VoicesError;
 
 /// The operator's configuration.
 #[derive(Clone, Default)]
@@ -147,6 +150,32 @@ impl Registry {
         };
         turn.prepare()?;
         Ok(Arc::clone(turn))
+    }
+
+    /// The providers that agents of `workspace` may name. `credentials`: names of the vendors whose
+    /// keys the workspace has stored.
+    #[must_use]
+    pub fn providers(&self, workspace: &str, credentials: &[String]) -> Vec<Provider> {
+        providers(&self.config, workspace, credentials)
+    }
+
+    /// The providers of an agent that names none, in the order in which they are tried; empty = the
+    /// built-in models.
+    #[must_use]
+    pub fn default_providers(&self, kind: Kind, workspace: &str) -> Vec<&str> {
+        let DefaultProviders { stt, llm, tts } = &self.config.defaults;
+        let configured = match kind {
+            Kind::Stt => stt,
+            Kind::Llm => llm,
+            Kind::Tts => tts,
+        };
+        if !configured.is_empty() || kind != Kind::Llm {
+            return configured.iter().map(String::as_str).collect();
+        }
+        let has_account = |vendor: &&Vendor| {
+            vendor.serves(kind) && self.config.accounts.get(vendor, workspace).is_some()
+        };
+        VENDORS.iter().find(has_account).map(|vendor| vendor.name).into_iter().collect()
     }
 
     /// The scripted models for an agent. `model` may hold the agent's own script as JSON.

@@ -51,7 +51,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn stt_entry(
+    pub(super) fn stt_entry(
         &self,
         choice: &SttChoice,
         fallback: Option<(String, Arc<dyn Stt>)>,

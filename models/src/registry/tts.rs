@@ -69,7 +69,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn tts_entry(
+    pub(super) fn tts_entry(
         &self,
         choice: &TtsChoice,
     ) -> Result<(ChainEntry<dyn Tts>, Option<String>), String> {
