@@ -235,6 +235,6 @@ class Session:
             if await self.socket.send(message) and position:
                 self.script.at, self.script.told = position[0]
 
-    async def end(self):
+    def end(self):
         if self.sender:
             self.sender.cancel()

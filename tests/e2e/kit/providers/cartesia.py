@@ -249,7 +249,7 @@ class Speaking:
         if fault != "no_end":
             await self._send(name, {"type": "flush_done", "flush_done": True, "flush_id": flush})
 
-    async def end(self):
+    def end(self):
         if self.idle:
             self.idle.cancel()
         for context in list(self.contexts.values()):

@@ -217,7 +217,7 @@ class Listening:
             "channels": 1,
         }
 
-    async def end(self):
+    def end(self):
         if self.idle:
             self.idle.cancel()
         if self.sender:

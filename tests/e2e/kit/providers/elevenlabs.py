@@ -281,7 +281,7 @@ class Speaking:
             context.seconds += len(samples) / self.rate
             await asyncio.sleep(len(samples) / self.rate / self.fake.pace)
 
-    async def end(self):
+    def end(self):
         if self.idle:
             self.idle.cancel()
         for context in list(self.contexts.values()):

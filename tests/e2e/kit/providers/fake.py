@@ -279,22 +279,23 @@ class Fake:
 
     async def serve_socket(self, request: web.Request, session) -> web.StreamResponse:
         """Accepts a WebSocket and gives each message to `session(socket)`: an object with
-        `async receive(message)`, where bytes are audio, and `async end()`."""
+        `async start()`, `async receive(message)`, where bytes are audio, and `end()`."""
         record = self.open_record(request)
         if refused := self.refusal(record):
             return refused
         socket = FakeSocket(self, record)
+        handler = session(socket)
         try:
             await socket.prepare(request)
-            handler = session(socket)
             with contextlib.suppress(ConnectionError):
                 await handler.start()
                 async for message in socket.response:
                     if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                         break
                     await handler.receive(socket.note(message))
-            await handler.end()
         finally:
+            # Also if the client has left, which cancels this task.
+            handler.end()
             with self.noting():
                 record.closed_at = self.now()
                 record.close_code = socket.response.close_code or 1006
