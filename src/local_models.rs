@@ -47,6 +47,7 @@ fn registry_config(config: &Config) -> registry::Config {
         allow_scripted: config.server.allow_scripted,
         accounts: config.providers.accounts(),
         defaults: config.providers.defaults(),
+        timeouts: config.providers.timeouts(),
         tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }

@@ -14,6 +14,7 @@ mod tts;
 mod vendors;
 mod voices;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -29,7 +30,7 @@ use crate::tts::Tts;
 use crate::turn::TurnModel;
 use crate::{Error, ErrorKind};
 
-pub use accounts::{Account, Accounts};
+pub use accounts::{Account, Accounts, ProviderTimeouts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
 pub use voices::VoicesError;
@@ -43,6 +44,8 @@ pub struct Config {
     pub accounts: Accounts,
     /// Providers of agents that name none.
     pub defaults: DefaultProviders,
+    /// Time limits by the vendor's name.
+    pub timeouts: BTreeMap<&'static str, ProviderTimeouts>,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.

@@ -148,19 +148,20 @@ impl Registry {
         choice: &'a LlmChoice,
         access: Access,
     ) -> (Arc<dyn Llm>, Vec<&'a str>) {
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let (refused, runtime) = (self.refused_parameters.clone(), self.runtime.clone());
         let requested = non_empty(Some(&choice.model)).unwrap_or(&operator_model);
         let or_default = |text: &str, default: &str| match text {
             "" => default.to_owned(),
             text => text.to_owned(),
         };
-        let config = |url: String, model: String| Config {
-            url,
-            token,
-            model,
-            timeouts: Timeouts::default(),
+        let default = Timeouts::default();
+        let timeouts = Timeouts {
+            first_token: timeouts.first.unwrap_or(default.first_token),
+            between_tokens: timeouts.gap.unwrap_or(default.between_tokens),
+            ..default
         };
+        let config = |url: String, model: String| Config { url, token, model, timeouts };
         match protocol {
             Protocol::Anthropic => {
                 let (options, ignored) = anthropic::Options::read(&choice.options);
