@@ -31,7 +31,7 @@ const CORES_PER_TURN_THREAD: usize = 8;
 const MAX_QUEUED_TEXTS: usize = 50;
 
 struct LocalModels {
-    registry: Registry,
+    registry: Arc<Registry>,
     dir: PathBuf,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
@@ -42,25 +42,30 @@ struct LocalModels {
 }
 
 /// The operator's settings for the registry.
-pub(crate) fn registry_config(config: &Config) -> registry::Config {
+fn registry_config(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
         accounts: config.providers.accounts(),
         defaults: config.providers.defaults(),
+        timeouts: config.providers.timeouts(),
         tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }
 }
 
-/// The models of all calls, not loaded yet.
-pub(crate) fn create_models(
+/// The models of all providers. The built-in ones are added when they are loaded.
+pub(crate) fn create_registry(
     config: &Config,
     client: egress::Client,
     runtime: &Handle,
-) -> Arc<dyn Models> {
-    let settings = registry_config(config);
+) -> Arc<Registry> {
+    Arc::new(Registry::new(registry_config(config), client, runtime.clone()))
+}
+
+/// The models of all calls, not loaded yet.
+pub(crate) fn create_models(config: &Config, registry: Arc<Registry>) -> Arc<dyn Models> {
     Arc::new(LocalModels {
-        registry: Registry::new(settings, client, runtime.clone()),
+        registry,
         dir: config.models.dir.clone(),
         vad_network: OnceLock::new(),
         stt: LocalStt::new(config.models.dir.clone(), &config.stt),
@@ -220,8 +225,9 @@ mod tests {
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let dir = PathBuf::from("no/such/directory");
         let settings = crate::config::Stt { pool: 2, ..crate::config::Stt::default() };
+        let config = registry::Config::default();
         LocalModels {
-            registry: Registry::new(registry::Config::default(), client, runtime.clone()),
+            registry: Arc::new(Registry::new(config, client, runtime.clone())),
             dir: dir.clone(),
             vad_network: OnceLock::new(),
             stt: LocalStt::new(dir, &settings),

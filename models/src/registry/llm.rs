@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine_api::LlmChoice;
 
-use super::vendors::{CUSTOM, Kind, VENDORS, Vendor};
+use super::vendors::{Kind, Vendor};
 use super::{Access, BUILTIN, Registry, WithWarning, ignored_options, joined, normalize_name};
 use super::{non_empty, truncate_for_message};
 use crate::chain::{ChainEntry, LlmChain, NamedLlm};
@@ -96,21 +96,14 @@ impl Registry {
             workspace: choice.workspace.clone(),
             ..LlmChoice::default()
         };
-        if !self.config.defaults.llm.is_empty() {
-            return self.config.defaults.llm.iter().map(|name| of(name)).collect();
-        }
-        let has_account = |vendor: &&Vendor| {
-            vendor.serves(Kind::Llm)
-                && self.config.accounts.get(vendor, &choice.workspace).is_some()
-        };
-        VENDORS.iter().find(has_account).map(|vendor| of(vendor.name)).into_iter().collect()
+        self.default_providers(Kind::Llm, &choice.workspace).into_iter().map(of).collect()
     }
 
     /// The language model of one choice, and a sentence about its options.
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn llm_entry(
+    pub(super) fn llm_entry(
         &self,
         choice: &LlmChoice,
         agent_name: &str,
@@ -134,13 +127,7 @@ impl Registry {
             "google" | "gemini" => Protocol::Gemini,
             _ => Protocol::ChatCompletions,
         };
-        let account = match name.as_str() {
-            "openairesponses" => "openai",
-            "geminiopenai" | "googleopenai" => "google",
-            "azure" | "azureopenai" => CUSTOM,
-            name => name,
-        };
-        let vendor = Vendor::find(account).filter(|vendor| vendor.serves(Kind::Llm));
+        let vendor = Vendor::of_provider(&name).filter(|vendor| vendor.serves(Kind::Llm));
         let Some(vendor) = vendor else {
             let requested = truncate_for_message(&choice.provider);
             return Err(format!("The LLM provider {requested:?} is not available on this server"));
@@ -162,19 +149,20 @@ impl Registry {
         choice: &'a LlmChoice,
         access: Access,
     ) -> (Arc<dyn Llm>, Vec<&'a str>) {
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let (refused, runtime) = (self.refused_parameters.clone(), self.runtime.clone());
         let requested = non_empty(Some(&choice.model)).unwrap_or(&operator_model);
         let or_default = |text: &str, default: &str| match text {
             "" => default.to_owned(),
             text => text.to_owned(),
         };
-        let config = |url: String, model: String| Config {
-            url,
-            token,
-            model,
-            timeouts: Timeouts::default(),
+        let default = Timeouts::default();
+        let timeouts = Timeouts {
+            first_token: timeouts.first.unwrap_or(default.first_token),
+            between_tokens: timeouts.gap.unwrap_or(default.between_tokens),
+            ..default
         };
+        let config = |url: String, model: String| Config { url, token, model, timeouts };
         match protocol {
             Protocol::Anthropic => {
                 let (options, ignored) = anthropic::Options::read(&choice.options);

@@ -52,7 +52,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn stt_entry(
+    pub(super) fn stt_entry(
         &self,
         choice: &SttChoice,
         fallback: Option<(String, Arc<dyn Stt>)>,
@@ -102,7 +102,7 @@ impl Registry {
             None => (BUILTIN_NAME.to_owned(), self.builtin_stt().ok()),
         };
         let fallback = Fallback::new(next, name, breaker);
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, .. } = access;
         let model = non_empty(Some(&choice.model)).unwrap_or(&operator_model).to_owned();
         let (mut options, ignored) = read_options(vendor, &model, &choice.options);
         options.share_data = share_data;

@@ -69,7 +69,7 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn tts_entry(
+    pub(super) fn tts_entry(
         &self,
         choice: &TtsChoice,
     ) -> Result<(ChainEntry<dyn Tts>, Option<String>), String> {
@@ -115,11 +115,16 @@ impl Registry {
         choice: &'a TtsChoice,
         access: Access,
     ) -> Result<(Arc<dyn Tts>, Vec<&'a str>), String> {
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let model = non_empty(Some(&choice.model_id)).unwrap_or(&operator_model).to_owned();
         let (voice, language) = (String::new(), choice.language.clone());
         let (values, runtime) = (&choice.options, self.runtime.clone());
-        let timeouts = tts::Timeouts::default();
+        let default = tts::Timeouts::default();
+        let timeouts = tts::Timeouts {
+            connect: timeouts.connect.unwrap_or(default.connect),
+            first_sound: timeouts.first.unwrap_or(default.first_sound),
+            gap: timeouts.gap.unwrap_or(default.gap),
+        };
         let (tts, ignored) = match vendor.name {
             "elevenlabs" => {
                 let (options, ignored) = tts::elevenlabs::Options::read(values);

@@ -135,7 +135,7 @@ async fn a_stream_that_breaks_off_fails_the_reply() {
         "type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"},
     }));
     let cases = [
-        (text_frame("Once"), "the stream ended early"),
+        (text_frame("Once"), "Anthropic: the stream ended early"),
         (text_frame("Once") + &overloaded, "Anthropic is overloaded"),
         (text_frame("Once") + "data: <html>\n\n", "Anthropic sent an event that is not JSON"),
     ];
@@ -278,9 +278,9 @@ async fn a_refused_address_is_a_failed_model() {
         )
     };
     let failed = ask(&strict("http://127.0.0.1:1")).await.failed;
-    assert_eq!(failed, Some((ErrorKind::Rejected, "refused address".into())));
+    assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: refused address".into())));
     let failed = ask(&strict("nonsense")).await.failed;
-    assert_eq!(failed, Some((ErrorKind::Rejected, "llm.url is not a URL".into())));
+    assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: llm.url is not a URL".into())));
 }
 
 #[tokio::test]
