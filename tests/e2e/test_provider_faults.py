@@ -220,7 +220,8 @@ def test_faults_of_language_models(server, vendor, report, kind, with_fallback):
         spare_kind = next(
             other for other in (providers.OpenAiFake, providers.AnthropicFake) if other != kind
         )
-        spare = vendor(spare_kind, lambda question: SPARE)
+        # A fallback has no key of its own.
+        spare = vendor(spare_kind, lambda question: SPARE, needs_key=False)
         llm.fail(case.kind, **case.options)
         fallback = (
             {"fallback": [provider_call.choice(spare, model="another-model")]}

@@ -118,8 +118,11 @@ class Fake:
     #: Faults beside the common ones.
     own_faults: frozenset[str] = frozenset()
 
-    def __init__(self, key: str | None = None, *, keep_messages: bool = True):
+    def __init__(
+        self, key: str | None = None, *, keep_messages: bool = True, needs_key: bool = True
+    ):
         self.key = key or f"{type(self).__name__.lower()}-{secrets.token_hex(12)}"
+        self.needs_key = needs_key
         self.started_at = time.monotonic()
         self.changed = threading.Condition()
         self.faults: list[Fault] = []
@@ -213,7 +216,7 @@ class Fake:
         """The answer to a connection or request that is not accepted."""
         fault = record.fault
         status = REFUSALS.get(fault.kind) if fault else None
-        if status is None and not self.accepts_key(record):
+        if status is None and self.needs_key and not self.accepts_key(record):
             status = 401
         if status is None:
             return None
