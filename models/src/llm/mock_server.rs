@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::sse::SseDecoder;
 use super::stream::StreamParser;
 use super::{Event, Llm, Request, Timeouts, Tool};
+pub(super) use crate::hosted::loopback::client as loopback;
 use crate::{Error, ErrorKind, Sink};
 
 /// The reply to a request.
@@ -86,11 +87,6 @@ pub(super) const NO_LIMITS: Timeouts = Timeouts {
     between_tokens: Duration::from_secs(60),
     usage: Duration::from_millis(250),
 };
-
-/// A client that may send to loopback.
-pub(super) fn loopback() -> egress::Client {
-    egress::Client::new(egress::Policy { allow_private: true }).unwrap()
-}
 
 pub(super) fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
     let (sender, receiver) = mpsc::unbounded_channel();

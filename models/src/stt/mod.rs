@@ -1,6 +1,8 @@
 //! Speech to text.
 
 pub mod assemblyai;
+#[cfg(test)]
+mod contract;
 pub mod deepgram;
 pub mod elevenlabs;
 pub mod moonshine;
