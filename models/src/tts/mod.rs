@@ -6,6 +6,8 @@ mod biquad;
 mod builtin;
 pub mod cartesia;
 mod character_timing;
+#[cfg(test)]
+mod contract;
 pub mod deepgram;
 pub mod elevenlabs;
 pub mod flite;

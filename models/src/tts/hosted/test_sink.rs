@@ -38,6 +38,11 @@ impl Events {
         self.0.try_recv().ok()
     }
 
+    /// Whether an event has arrived that was not received.
+    pub(in crate::tts) fn has_more(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Receives until the end or the failure.
     pub(in crate::tts) async fn speech(&mut self) -> Speech {
         let mut speech = Speech::default();
