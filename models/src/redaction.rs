@@ -3,22 +3,49 @@
 /// Maximum number of characters of a vendor's message in an error.
 const MAX_REASON_CHARS: usize = 240;
 
+/// Number of characters of a secret that are not repeated: some vendors name its beginning or end.
+const SECRET_PART: usize = 6;
+
 /// A vendor's message on one line, truncated, without `secrets`: some vendors repeat the key or a
 /// part of it.
 pub(crate) fn redact(words: &str, secrets: &[String]) -> String {
-    let secret = |word: &str| {
+    let is_secret = |word: &str| {
         word.starts_with("sk-")
             || word.contains("***")
-            || secrets.iter().any(|secret| {
-                let start: String = secret.chars().take(6).collect();
-                secret.len() >= 4
-                    && (word.contains(secret.as_str())
-                        || (start.len() >= 6 && word.contains(&start)))
-            })
+            || secrets.iter().any(|secret| repeats(word, secret))
     };
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
     let words = words
         .split_whitespace()
-        .map(|word| if secret(word) || secret(&bare(word)) { "***" } else { word });
+        .map(|word| if is_secret(word) || is_secret(&bare(word)) { "***" } else { word });
     words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+}
+
+/// Whether a word contains a secret or a part of it. Shorter secrets than 4 bytes are none.
+fn repeats(word: &str, secret: &str) -> bool {
+    if secret.len() < 4 {
+        return false;
+    }
+    let starts: Vec<usize> = secret.char_indices().map(|(at, _)| at).collect();
+    let ends = starts.iter().copied().skip(SECRET_PART).chain([secret.len()]);
+    starts.iter().zip(ends).any(|(start, end)| word.contains(&secret[*start..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_and_its_parts_are_replaced() {
+        let secrets = ["key-0123456789abcdef".to_owned(), "pass".to_owned(), "x".to_owned()];
+        for (words, expected) in [
+            ("bad key-0123456789abcdef\nhere", "bad *** here"),
+            ("it ends in 'abcdef', begins with key-01…", "it ends in *** begins with ***"),
+            ("of 3456789: pass, compass and x or key", "of *** *** *** and x or key"),
+            ("sk-other a***b", "*** ***"),
+        ] {
+            assert_eq!(redact(words, &secrets), expected, "{words}");
+        }
+        assert_eq!(redact(&"word ".repeat(100), &secrets).chars().count(), MAX_REASON_CHARS);
+    }
 }

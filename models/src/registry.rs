@@ -35,6 +35,9 @@ pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
 pub use voices::VoicesError;
 
+/// Name of the models of this server in records.
+const BUILTIN: &str = "builtin";
+
 /// The operator's configuration.
 #[derive(Clone, Default)]
 pub struct Config {

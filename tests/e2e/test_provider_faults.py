@@ -14,7 +14,7 @@ from kit.webrtc_client import run_async
 pytestmark = pytest.mark.long("providers")
 
 QUESTION = "What do visitors see in the first room?"
-AGAIN = "Tell me about the garden behind the house."
+RETRY = "Tell me about the garden behind the house."
 ANSWER = "Visitors see many old clocks. It is open every day."
 SPARE = "This answer comes from another model."
 APOLOGY = "Sorry, I cannot think at the moment."
@@ -160,7 +160,7 @@ def test_faults_of_speech_to_text(server, vendor, report, kind):
     cases += [case for case in IN_BAND if case.kind in kind.own_faults]
 
     async def run(case: Case) -> dict:
-        stt = vendor(kind, [Utterance.spoken(QUESTION), Utterance.spoken(AGAIN)])
+        stt = vendor(kind, [Utterance.spoken(QUESTION), Utterance.spoken(RETRY)])
         llm = vendor(providers.OpenAiFake, lambda question: ANSWER, tokens_per_second=200)
         stt.fail(case.kind, **case.options)
         agent = await asyncio.to_thread(
@@ -182,12 +182,12 @@ def test_faults_of_speech_to_text(server, vendor, report, kind):
             else:
                 understood.append(await client.say(QUESTION))
                 await client.wait_for_utterance(ANSWER)
-            understood.append(await client.say(AGAIN))
+            understood.append(await client.say(RETRY))
             await client.wait_for(lambda: ANSWER in client.utterances()[-1], what="an answer")
 
         conversation, record, _ = await hold_call(server, agent, talk)
         problems = warning_problems(case, kind.vendor, record["warnings"])
-        if case.exact and understood != [QUESTION, AGAIN]:
+        if case.exact and understood != [QUESTION, RETRY]:
             problems.append("other words were understood")
         await asyncio.to_thread(stt.wait_for, lambda: stt.open_count() == 0, "the end")
         problems += common_problems(server, [stt, llm], agent, conversation)
@@ -243,7 +243,7 @@ def test_faults_of_language_models(server, vendor, report, kind, with_fallback):
                 await client.ask(QUESTION, APOLOGY)
             llm.recover()
             count = len(client.utterances())
-            client.send_typed(AGAIN)
+            client.send_typed(RETRY)
             await client.wait_for(lambda: len(client.utterances()) > count, what="an answer")
 
         conversation, record, client = await hold_call(server, agent, talk)
@@ -280,7 +280,7 @@ def test_faults_of_text_to_speech(server, vendor, report, kind):
         async def talk(client):
             await client.ask(QUESTION, ANSWER.split(". ")[1])
             count = len(client.utterances())
-            client.send_typed(AGAIN)
+            client.send_typed(RETRY)
             await client.wait_for(lambda: len(client.utterances()) > count, what="an answer")
 
         conversation, record, client = await hold_call(server, agent, talk)

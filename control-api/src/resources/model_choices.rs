@@ -9,7 +9,9 @@ use models::registry::{Kind, Registry, Vendor};
 use serde_json::Number;
 
 use crate::store::credential::{Credential, Credentials};
-use crate::store::providers::{Llm, LlmFallback, Providers, Stt, SttFallback, Tts, TtsFallback};
+use crate::store::providers::{
+    Llm, LlmFallback, Providers, Stt, SttFallback, Tts, TtsFallback, TurnSource,
+};
 use crate::store::secrets::AvatarSecrets;
 
 /// A text that is set.
@@ -139,12 +141,14 @@ impl Account<'_> {
 
 fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
     let language = stt.language.clone().unwrap_or_default();
+    let provider_turns = stt.turn == TurnSource::Provider;
     let next = |next: &SttFallback| SttChoice {
         provider: next.provider.clone(),
         model: next.model.clone().unwrap_or_default(),
         language: next.language.clone().unwrap_or_else(|| language.clone()),
         url: non_empty(next.url.as_ref()),
         keyterms: stt.keyterms.clone(),
+        provider_turns,
         options: next.options.clone(),
         ..SttChoice::default()
     };
@@ -157,6 +161,7 @@ fn stt_choice(stt: &Stt, token: Option<String>) -> SttChoice {
         url: non_empty(stt.url.as_ref()),
         token,
         keyterms: stt.keyterms.clone(),
+        provider_turns,
         options: stt.options.clone(),
         workspace: String::new(),
     }
@@ -354,5 +359,21 @@ mod tests {
         assert_eq!(tts.options["speed"], 1.1);
         assert_eq!(llm.fallback[0].model, "m");
         assert!([&stt.workspace, &llm.workspace, &tts.workspace].iter().all(|name| *name == "w"));
+    }
+
+    #[test]
+    fn the_provider_decides_about_turns_only_if_the_agent_says_so() {
+        for (stored, expected) in [
+            (json!({}), false),
+            (json!({"turn": "local"}), false),
+            (json!({"turn": "provider", "fallback": [{"provider": "deepgram"}]}), true),
+        ] {
+            let stt: Stt = serde_json::from_value(stored.clone()).unwrap();
+            let choice = stt_choice(&stt, None);
+            let all = std::iter::once(&choice).chain(&choice.fallback);
+            assert!(all.into_iter().all(|c| c.provider_turns == expected), "{stored}");
+        }
+        assert!(serde_json::from_value::<Stt>(json!({"turn": "vendor"})).is_err());
+        assert_eq!(serde_json::to_value(Stt::default()).unwrap()["turn"], "local");
     }
 }

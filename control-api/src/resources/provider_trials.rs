@@ -33,8 +33,11 @@ use crate::store::{self};
 
 /// Time for a sample.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time for each of the three steps of a test.
+/// Time for a test, and for each of its three steps.
+const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 const STEP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the test sentence in a voice of this server, after the selected voice has failed.
+const OWN_VOICE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the voice says in a test, and the STT transcribes.
 const TEST_SENTENCE: &str = "Hello, can you hear me?";
 
@@ -249,10 +252,12 @@ fn tokens(
 /// Tests the first provider of each kind, one after another.
 async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
     let ModelChoices { stt, llm, tts } = choices;
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    let step_limit = || STEP_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
     let name =
         |kind, provider: &str, workspace: &str| registry.first_provider(kind, provider, workspace);
     let spoken = match registry.single_tts(&tts) {
-        Ok(model) => speak(model, tts.voice_id.clone()).await,
+        Ok(model) => speak(model, tts.voice_id.clone(), step_limit()).await,
         Err(why) => Err(why),
     };
     let tts_result = spoken.as_ref().map(|speech| (speech.latency, None)).map_err(String::clone);
@@ -262,7 +267,7 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
         Err(_) => built_in_speech(registry).await,
     };
     let stt_result = match (speech, registry.single_stt(&stt)) {
-        (Ok(speech), Ok(model)) => probe::transcribe(&*model, &speech, STEP_TIMEOUT)
+        (Ok(speech), Ok(model)) => probe::transcribe(&*model, &speech, step_limit())
             .await
             .map(|result| (result.latency, Some(result.text)))
             .map_err(|error| error.to_string()),
@@ -270,7 +275,7 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
         (Err(_), Ok(_)) => Err("Not tested, because no voice spoke the test sentence.".into()),
     };
     let llm_result = match registry.single_llm(&llm, "the agent") {
-        Ok(model) => probe::ask(&*model, STEP_TIMEOUT)
+        Ok(model) => probe::ask(&*model, step_limit())
             .await
             .map(|result| (result.latency, Some(result.text)))
             .map_err(|error| error.to_string()),
@@ -283,15 +288,15 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
     }
 }
 
-async fn speak(tts: Arc<dyn TtsModel>, voice: String) -> Result<Speech, String> {
+async fn speak(tts: Arc<dyn TtsModel>, voice: String, limit: Duration) -> Result<Speech, String> {
     let request = Request { text: TEST_SENTENCE.into(), voice, ..Request::default() };
-    probe::speak(tts, request, STEP_TIMEOUT).await.map_err(|error| error.to_string())
+    probe::speak(tts, request, limit).await.map_err(|error| error.to_string())
 }
 
 /// The test sentence in a voice of this server.
 async fn built_in_speech(registry: &Registry) -> Result<Speech, String> {
     let builtin = TtsChoice { provider: "builtin".into(), ..TtsChoice::default() };
-    speak(registry.single_tts(&builtin)?, String::new()).await
+    speak(registry.single_tts(&builtin)?, String::new(), OWN_VOICE_TIMEOUT).await
 }
 
 #[cfg(test)]

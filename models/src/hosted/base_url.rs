@@ -71,6 +71,7 @@ mod tests {
             ("", "https://api.x.com/"),
             (" WSS://eu.x.com/v1/speak/ ", "https://eu.x.com/"),
             ("ws://127.0.0.1:9/v1", "http://127.0.0.1:9/"),
+            ("http://127.0.0.1:80/", "http://127.0.0.1/"),
             ("https://user:pass@proxy.example/x?key=1#y", "https://proxy.example/x"),
         ] {
             assert_eq!(base(given).unwrap(), expected, "{given}");

@@ -4,6 +4,8 @@
 mod base_url;
 pub(crate) mod connection;
 pub(crate) mod failure;
+#[cfg(test)]
+pub(crate) mod loopback;
 
 pub(crate) use base_url::{base_url, server_url, with_path};
 

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use super::sse::SseDecoder;
 use super::stream::StreamParser;
 use super::{Event, Llm, Request, Timeouts, Tool};
+pub(super) use crate::hosted::loopback::client as loopback;
 use crate::{Error, ErrorKind, Sink};
 
 /// The reply to a request.
@@ -87,11 +88,6 @@ pub(super) const NO_LIMITS: Timeouts = Timeouts {
     usage: Duration::from_millis(250),
 };
 
-/// A client that may send to loopback.
-pub(super) fn loopback() -> egress::Client {
-    egress::Client::new(egress::Policy { allow_private: true }).unwrap()
-}
-
 pub(super) fn sink() -> (Sink<Event>, mpsc::UnboundedReceiver<Event>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     (Sink::new(move |event| drop(sender.send(event))), receiver)
@@ -107,6 +103,7 @@ pub(super) async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) ->
                 reply.end = Some((prompt_tokens, completion_tokens));
                 break;
             }
+            Event::Provider(name) => panic!("no vendor names itself: {name}"),
             Event::Warning(text) => panic!("no vendor warns: {text}"),
             Event::Failed(error) => {
                 reply.failed = Some((error.kind(), error.to_string()));

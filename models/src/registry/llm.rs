@@ -5,9 +5,9 @@ use std::sync::Arc;
 use engine_api::LlmChoice;
 
 use super::vendors::{Kind, Vendor};
-use super::{Access, Registry, WithWarning, ignored_options, joined, normalize_name};
+use super::{Access, BUILTIN, Registry, WithWarning, ignored_options, joined, normalize_name};
 use super::{non_empty, truncate_for_message};
-use crate::chain::{ChainEntry, LlmChain};
+use crate::chain::{ChainEntry, LlmChain, NamedLlm};
 use crate::llm::anthropic::{self, Anthropic};
 use crate::llm::builtin::BuiltinLlm;
 use crate::llm::gemini::{self, Gemini};
@@ -62,7 +62,9 @@ impl Registry {
         }
         let warning = joined(warnings);
         match entries.pop() {
-            Some(only) if entries.is_empty() && only.breaker.is_none() => (only.model, warning),
+            Some(only) if entries.is_empty() && only.breaker.is_none() => {
+                (Arc::new(NamedLlm(only)), warning)
+            }
             last => {
                 entries.extend(last);
                 (Arc::new(LlmChain::new(entries)), warning)
@@ -115,9 +117,7 @@ impl Registry {
             }
             "script" => {
                 let scripted = Arc::new(self.scripted_models(&choice.model)?);
-                let entry =
-                    ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
-                return Ok((entry, None));
+                return Ok((ChainEntry::of_script(scripted), None));
             }
             _ => {}
         }
@@ -136,7 +136,8 @@ impl Registry {
         let access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
         let breaker = Some(self.breaker(Kind::Llm, vendor, &access));
         let (model, ignored) = self.hosted_llm(protocol, &name, choice, access);
-        let entry = ChainEntry { name: vendor.display_name.to_owned(), model, breaker };
+        let name = vendor.display_name.to_owned();
+        let entry = ChainEntry { name, provider: vendor.name, model, breaker };
         Ok((entry, of_server(ignored)))
     }
 
@@ -211,7 +212,8 @@ impl Registry {
     fn builtin_entry(&self, agent_name: &str) -> ChainEntry<dyn Llm> {
         let encoder = self.encoder.get().cloned();
         let llm = BuiltinLlm::new(agent_name, self.runtime.clone(), encoder);
-        ChainEntry { name: "the built-in answerer".into(), model: Arc::new(llm), breaker: None }
+        let name = "the built-in answerer".into();
+        ChainEntry { name, provider: BUILTIN, model: Arc::new(llm), breaker: None }
     }
 }
 

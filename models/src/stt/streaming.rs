@@ -56,7 +56,6 @@ pub(super) use self::usage::TokenUsage;
 #[cfg(test)]
 pub(super) use self::utterances::{Counts, MAX_TEXT_BYTES};
 pub(super) use self::utterances::{Limits, Utterance, Utterances};
-pub(super) use crate::hosted::connection::wait_until;
 pub(super) use crate::hosted::failure::{Failure, Fault};
 
 use self::session::Session;
@@ -334,5 +333,9 @@ impl SttStream for HostedStream {
             }
             self.send(Command::EndSpeech);
         }
+    }
+
+    fn reports_usage(&self) -> bool {
+        true
     }
 }

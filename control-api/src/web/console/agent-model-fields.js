@@ -128,7 +128,7 @@ export function speechSection(providers) {
         }),
         providerName: (provider) => names.get(provider) ?? (provider || "default of this server"),
       },
-      tts.language("Language of the voice", "Empty: as it is recognized."),
+      tts.language("Language of the voice", "Empty: the language of the speech recognition."),
       tts.url("Address of the TTS"),
       tts.token("TTS provider's key"),
       tts.fallbacks("Fallback voices", [

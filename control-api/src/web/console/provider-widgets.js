@@ -96,9 +96,11 @@ export function fallbacks(field, value) {
       texts,
       button("Earlier", {
         class: "small",
+        "aria-label": "Move earlier",
         onclick: ({ currentTarget }) => {
           row.previousElementSibling?.before(row);
-          currentTarget.focus();
+          // The first one cannot move further, and its button is hidden.
+          (row.previousElementSibling ? currentTarget : provider).focus();
           status.textContent = `Now number ${number()}.`;
           changed(rows);
         },

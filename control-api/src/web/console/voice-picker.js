@@ -52,7 +52,10 @@ export async function chooseVoice(model, providerName) {
           h(
             "p",
             { class: "soft" },
-            voice.name !== voice.voice_id && [h("code", {}, voice.voice_id), " "],
+            voice.name !== voice.voice_id && [
+              h("code", {}, voice.voice_id),
+              details(voice) && " · ",
+            ],
             details(voice),
           ),
         ),

@@ -113,7 +113,7 @@ mod tests {
             ("", "https://api.openai.com/v1/realtime?intent=transcription"),
             (
                 "wss://gw.example/v1/realtime",
-                "wss://gw.example/v1/realtime?intent=transcription&model=gpt-live-transcribe",
+                "https://gw.example/v1/realtime?intent=transcription&model=gpt-live-transcribe",
             ),
         ] {
             let config = HostedConfig { url: base.into(), ..HostedConfig::default() };

@@ -1,29 +1,27 @@
 //! For tests: a call with a server in this process, and a codec without a connection.
 //! A paused clock moves only by [`Harness::advance`].
 
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
-use tokio_tungstenite::tungstenite::handshake::server::{Request as Handshake, Response as Reply};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
+pub(in crate::stt) use crate::hosted::loopback::KEY;
+use crate::hosted::loopback::{Loopback, Random, Socket, assert_no_key, client};
 use crate::stt::streaming::{
     CHUNK_BYTES, Codec, Counts, HostedConfig, HostedOptions, Outgoing, Output,
 };
 use crate::stt::{Event, Stt, SttStream};
 use crate::{Error, Sink};
 
-pub(in crate::stt) const KEY: &str = "dg-0123456789abcdef";
 /// 50 ms of audio.
 pub(in crate::stt) const CHUNK_SAMPLES: usize = CHUNK_BYTES / 2;
 
@@ -64,13 +62,19 @@ impl SttStream for CountingStream {
     }
 }
 
+type Events = mpsc::UnboundedReceiver<Event>;
+
+fn open_stream(stt: &dyn Stt) -> (Box<dyn SttStream>, Events) {
+    let (sender, events) = mpsc::unbounded_channel();
+    (stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap(), events)
+}
+
 /// A call.
 pub(in crate::stt) struct Harness {
-    pub(in crate::stt) listener: Option<TcpListener>,
+    pub(in crate::stt) server: Loopback,
+    stt: Arc<dyn Stt>,
     pub(in crate::stt) stream: Option<Box<dyn SttStream>>,
-    pub(in crate::stt) events: mpsc::UnboundedReceiver<Event>,
-    /// While it exists, the paused clock does not move by itself.
-    _clock: std::sync::mpsc::Sender<()>,
+    pub(in crate::stt) events: Events,
 }
 
 impl Harness {
@@ -87,20 +91,23 @@ impl Harness {
     }
 
     pub(in crate::stt) async fn open(make: Make, fallback: Option<Arc<dyn Stt>>) -> Self {
-        let (hold, held) = std::sync::mpsc::channel::<()>();
-        tokio::task::spawn_blocking(move || held.recv());
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let server = Loopback::bind().await;
         let config = HostedConfig {
-            url: format!("ws://{}", listener.local_addr().unwrap()),
+            url: server.url("ws"),
             token: Some(KEY.into()),
             ..HostedConfig::default()
         };
-        let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
         let options = HostedOptions::default();
-        let stt = make(&config, &options, client, fallback, Runtime::current()).unwrap();
-        let (sender, events) = mpsc::unbounded_channel();
-        let stream = stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap();
-        Self { listener: Some(listener), stream: Some(stream), events, _clock: hold }
+        let stt = make(&config, &options, client(), fallback, Runtime::current()).unwrap();
+        let (stream, events) = open_stream(&*stt);
+        Self { server, stt, stream: Some(stream), events }
+    }
+
+    /// The next call with the same STT.
+    pub(in crate::stt) fn reopen(&mut self) {
+        let (stream, events) = open_stream(&*self.stt);
+        (self.stream, self.events) = (Some(stream), events);
+        self.user().start_call();
     }
 
     pub(in crate::stt) async fn advance(&self, millis: u64) {
@@ -109,20 +116,12 @@ impl Harness {
 
     /// Accepts a connection.
     pub(in crate::stt) async fn accept(&self) -> Peer {
-        let (stream, _) = self.listener.as_ref().unwrap().accept().await.unwrap();
-        Peer::new(stream).await
+        Peer::of(self.server.socket().await)
     }
 
     /// Answers the next connection with a status and a body.
     pub(in crate::stt) async fn refuse(&self, status: &str, body: &str) {
-        let (mut stream, _) = self.listener.as_ref().unwrap().accept().await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
-        }
-        let length = body.len();
-        let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
-        stream.write_all(reply.as_bytes()).await.unwrap();
+        self.server.refuse(status, body).await;
     }
 
     pub(in crate::stt) fn user(&mut self) -> &mut dyn SttStream {
@@ -152,9 +151,10 @@ impl Harness {
                 Event::Warning(text) => format!("warning {text}"),
                 Event::Turn(hint) => format!("turn {hint:?}"),
                 Event::Usage(_) => continue,
+                Event::Provider(name) => format!("provider {name}"),
             };
         };
-        assert!(!text.contains(KEY) && !text.contains(&KEY[..8]), "{text}");
+        assert_no_key(&text);
         text
     }
 }
@@ -174,23 +174,12 @@ pub(in crate::stt) struct Peer {
 impl Peer {
     /// Answers the handshake.
     pub(in crate::stt) async fn new(stream: TcpStream) -> Self {
-        let mut handshake = None;
-        #[expect(clippy::result_large_err, reason = "the signature of the crate")]
-        let inspect = |request: &Handshake, reply: Reply| {
-            handshake = Some(request.clone());
-            Ok(reply)
-        };
-        let socket = tokio_tungstenite::accept_hdr_async(stream, inspect).await.unwrap();
-        let handshake = handshake.unwrap();
-        let uri = handshake.uri().to_string();
-        assert!(!uri.contains(KEY), "{uri}");
-        let keys: Vec<String> = handshake
-            .headers()
-            .iter()
-            .filter(|(_, value)| value.to_str().unwrap().contains(KEY))
-            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
-            .collect();
-        Self { socket, audio_bytes: 0, silence_bytes: 0, uri, keys }
+        Self::of(Socket::accept(stream).await)
+    }
+
+    fn of(socket: Socket) -> Self {
+        let (uri, keys) = (socket.target(), socket.keys());
+        Self { socket: socket.stream, audio_bytes: 0, silence_bytes: 0, uri, keys }
     }
 
     /// Receives messages until a text; audio is counted.
@@ -347,12 +336,8 @@ pub(in crate::stt) fn expect_one_final_per_utterance<C: Codec>(
     messages: &[String],
 ) {
     for seed in 1..=seeds {
-        let mut random = seed;
-        // Numerical Recipes, section 7.1.
-        let mut next = move |below: usize| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (random >> 33) as usize % below
-        };
+        let mut random = Random::new(seed);
+        let mut next = move |below: usize| random.below(below);
         let mut h = CodecHarness::new(make_codec());
         let mut expected = 0;
         for _ in 0..100 {

@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Maximum addition to the time for a final transcript, for audio that was sent faster than real
 /// time.
 const MAX_BACKLOG_TIME: Duration = Duration::from_millis(1_300);
-/// Maximum size of an utterance's text. Further segments are dropped.
+/// Maximum size of an utterance's text. The rest is dropped.
 pub(in crate::stt) const MAX_TEXT_BYTES: usize = 32 << 10;
 
 /// How fast a vendor answers.
@@ -92,9 +92,8 @@ impl Utterance {
 
     /// Adds to the text that may change, without a blank.
     pub(in crate::stt) fn extend_interim(&mut self, text: &str) {
-        if self.interim.len() + text.len() < MAX_TEXT_BYTES {
-            self.interim.push_str(text);
-        }
+        let room = MAX_TEXT_BYTES.saturating_sub(self.interim.len());
+        self.interim.push_str(&text[..text.floor_char_boundary(room)]);
     }
 
     /// Whether it has text that may change.
@@ -313,13 +312,15 @@ impl Utterances {
     }
 }
 
-/// Appends a text after a blank.
+/// Appends a text after a blank, up to [`MAX_TEXT_BYTES`].
 fn append(text: &mut String, more: &str) {
     let more = more.trim();
-    if more.is_empty() || text.len() + more.len() >= MAX_TEXT_BYTES {
+    if more.is_empty() {
         return;
     }
-    if !text.is_empty() {
+    let room = MAX_TEXT_BYTES.saturating_sub(text.len() + 1);
+    let more = &more[..more.floor_char_boundary(room)];
+    if !text.is_empty() && !more.is_empty() {
         text.push(' ');
     }
     text.push_str(more);

@@ -12,9 +12,10 @@ use tracing::Instrument as _;
 use super::response::Transcription;
 use super::settings::Field;
 use super::upload::Upload;
+use crate::hosted::connection::wait_until;
 use crate::stt::streaming::{
     BYTES_PER_SECOND, Call, Command, Dropped, Endpoint, Failure, MAX_REQUESTED_DELAY, Transport,
-    duration_of, wait_until,
+    duration_of,
 };
 
 /// Time for the transcript of a short utterance, with all attempts. A fifth of the audio's duration

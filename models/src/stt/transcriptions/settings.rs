@@ -64,14 +64,7 @@ pub fn read_options<'a>(
 /// # Errors
 /// [`crate::ErrorKind::Rejected`] if the base is not a URL.
 pub(super) fn http_url(vendor: &Vendor, config: &HostedConfig, path: &str) -> Result<Url, Error> {
-    let mut url = config.endpoint(vendor.name, vendor.default_url, &[PATH], path)?;
-    let scheme = match url.scheme() {
-        "ws" | "http" => "http",
-        _ => "https",
-    };
-    // Never fails: both are schemes with a host.
-    let _ = url.set_scheme(scheme);
-    Ok(url)
+    config.endpoint(vendor.name, vendor.default_url, &[PATH], path)
 }
 
 /// A field of a request: its name and value.

@@ -73,7 +73,7 @@ async fn start() -> (Harness, Server) {
     let mut call = Harness::start(groq).await;
     let (sender, asked) = mpsc::unbounded_channel();
     let router = Router::new().fallback(handle).with_state(sender);
-    let listener = call.listener.take().unwrap();
+    let listener = call.server.listener.take().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut server = Server(asked);
     server.warm_up().await;

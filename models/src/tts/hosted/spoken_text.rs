@@ -149,15 +149,20 @@ impl SpokenText {
         if matches(self.at) {
             return Some(self.at);
         }
-        let ahead = self.at + 1..self.letters.len().min(self.at + MAX_SKIPPED_LETTERS);
         // A single letter would match almost anywhere.
-        let mut starts = self.words.iter().map(|word| word.letters.start);
-        starts.find(|start| spoken.len() > 1 && ahead.contains(start) && matches(*start))
+        if spoken.len() < 2 {
+            return None;
+        }
+        let end = self.letters.len().min(self.at + MAX_SKIPPED_LETTERS);
+        let next = self.words.partition_point(|word| word.letters.start <= self.at);
+        let starts = self.words[next..].iter().map(|word| word.letters.start);
+        starts.take_while(|start| *start < end).find(|start| matches(*start))
     }
 
     fn extend_current(&mut self, begin: f64, end: f64) {
-        let at = self.at;
-        if let Some(word) = self.words.iter_mut().find(|word| word.letters.contains(&at)) {
+        // The words are in the order of their letters, which none of them shares.
+        let current = self.words.partition_point(|word| word.letters.end <= self.at);
+        if let Some(word) = self.words.get_mut(current) {
             word.begin.get_or_insert(begin);
             word.end = Some(word.end.map_or(end, |known| known.max(end)));
         }

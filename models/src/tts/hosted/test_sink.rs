@@ -38,6 +38,11 @@ impl Events {
         self.0.try_recv().ok()
     }
 
+    /// Whether an event has arrived that was not received.
+    pub(in crate::tts) fn has_more(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Receives until the end or the failure.
     pub(in crate::tts) async fn speech(&mut self) -> Speech {
         let mut speech = Speech::default();
@@ -55,6 +60,7 @@ impl Events {
                     speech.words.extend(words.into_iter().map(word));
                 }
                 Event::Usage { characters } => speech.characters += characters,
+                Event::Provider(name) => panic!("no vendor names itself: {name}"),
                 Event::Warning(text) => panic!("no vendor warns: {text}"),
                 Event::Phones(phones) => panic!("no vendor sends phones: {phones:?}"),
                 Event::End => return speech,

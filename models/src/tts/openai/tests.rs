@@ -14,9 +14,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use super::*;
+use crate::hosted::loopback::{KEY, client};
 use crate::tts::hosted::test_sink::{Speech, sink};
-
-const KEY: &str = "key-0123456789abcdef";
 
 /// Requests that arrived, and the responses to come.
 #[derive(Default)]
@@ -58,10 +57,6 @@ fn config_of(url: &str) -> OpenAiConfig {
     };
     assert!(!format!("{config:?}").contains(KEY));
     config
-}
-
-fn client() -> egress::Client {
-    egress::Client::new(egress::Policy { allow_private: true }).unwrap()
 }
 
 fn voice_of(config: &OpenAiConfig) -> Arc<dyn Tts> {
@@ -168,10 +163,10 @@ async fn refusals_are_one_sentence_without_the_key() {
         |code: &str| json!({"error": {"message": format!("no {KEY}"), "code": code}}).to_string();
     let kokoro = json!({"detail": {"error": "x", "message": "no such voice"}}).to_string();
     for (response, expected) in [
-        (status(401, openai("")), "Rejected The API key for OpenAI-compatible TTS is not valid"),
+        (status(401, openai("")), "InvalidKey The API key for OpenAI-compatible TTS is not valid"),
         (
             status(429, openai("insufficient_quota")),
-            "Rejected The OpenAI-compatible TTS account has no credit left",
+            "NoCredit The OpenAI-compatible TTS account has no credit left",
         ),
         (
             status(400, openai("")),

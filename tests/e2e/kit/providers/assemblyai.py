@@ -235,7 +235,7 @@ class Session:
                 await self.socket.close()
                 return
             if await self.socket.send(message) and position:
-                self.script.at, self.script.told = position[0]
+                self.script.at, self.script.announced = position[0]
 
     def end(self):
         if self.sender:

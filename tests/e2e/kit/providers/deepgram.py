@@ -169,7 +169,7 @@ class Listening:
                 await self.socket.close()
                 return
             if await self.socket.send(message) and position:
-                self.script.at, self.script.told = position[0]
+                self.script.at, self.script.announced = position[0]
 
     def _results(self, words: list[str], is_final: bool, start: int | None = None) -> dict:
         start = self.recognition.start if start is None else start

@@ -325,8 +325,8 @@ class FakeSocket:
         record.received_bytes += len(data)
         if self.fake.keep_messages:
             with self.fake.noting():
-                kept = None if isinstance(data, bytes) else content
-                record.received.append(Received(self.fake.now(), kept, len(data)))
+                stored = None if isinstance(data, bytes) else content
+                record.received.append(Received(self.fake.now(), stored, len(data)))
         return content
 
     @property

@@ -50,12 +50,12 @@ class Script:
         position: tuple[int, int] = (0, 0),
     ):
         self.utterances, self.repeats = utterances, repeats
-        #: The utterance that is spoken, and the number of its words that were told.
-        self.at, self.told = position
+        #: The utterance that is spoken, and the number of its words that were announced.
+        self.at, self.announced = position
 
     @property
     def position(self) -> tuple[int, int]:
-        return self.at, self.told
+        return self.at, self.announced
 
     @property
     def current(self) -> Utterance:
@@ -87,7 +87,7 @@ class Recognition:
     def words(self) -> list[str]:
         """The words so far of the utterance since the last end mark."""
         current = self.script.current
-        words = current.text.split()[self.script.told :]
+        words = current.text.split()[self.script.announced :]
         if not words or self.loud < MIN_SPEECH:
             return []
         # A text of unknown duration: three words a second.
@@ -100,13 +100,13 @@ class Recognition:
         current = self.script.current
         needed = MIN_SPEECH if current.seconds is None else COMPLETE_SHARE * current.seconds
         if self.loud >= needed:
-            words = current.text.split()[self.script.told :]
-            self.script.at, self.script.told = self.script.at + 1, 0
+            words = current.text.split()[self.script.announced :]
+            self.script.at, self.script.announced = self.script.at + 1, 0
             self.loud = 0.0
         else:
             # The client splits the utterance: its other words come with its other sound.
             words = self.words()
-            self.script.told += len(words)
+            self.script.announced += len(words)
             self.loud = 0.0
         self.start = self.samples
         return words

@@ -3,6 +3,7 @@
 use super::super::deepgram_with_options;
 use super::kit::{CHUNK_SAMPLES, start};
 use crate::ErrorKind;
+use crate::hosted::loopback::within;
 use crate::stt::streaming::test_support::{Harness, KEY, Peer};
 
 #[tokio::test(start_paused = true)]
@@ -95,14 +96,7 @@ async fn a_refusal_hands_the_call_over_to_the_fallback_with_the_utterance() {
 async fn a_busy_server_is_asked_again_after_the_time_that_it_requests() {
     let mut call = start().await;
     call.refuse("429 Too Many Requests\r\nretry-after: 2", "").await;
-    // In small steps, because the client reads the refusal meanwhile.
-    let stream = loop {
-        tokio::select! {
-            biased;
-            accepted = call.listener.as_ref().unwrap().accept() => break accepted.unwrap().0,
-            () = call.advance(1) => {}
-        }
-    };
+    let stream = within(2_500, 100, call.server.accept()).await.unwrap();
     let mut peer = Peer::new(stream).await;
     call.speak(2);
     call.user().end_speech();
@@ -115,7 +109,7 @@ async fn a_busy_server_is_asked_again_after_the_time_that_it_requests() {
 async fn a_server_that_cannot_be_reached_is_replaced() {
     // The delays between the attempts pass in real time.
     let mut call = start().await;
-    call.listener = None;
+    call.server.listener = None;
     call.speak(2);
     call.user().end_speech();
     let warning = call.event().await;
@@ -126,7 +120,7 @@ async fn a_server_that_cannot_be_reached_is_replaced() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_finish_the_handshake_is_replaced_after_3_s_of_waiting_audio() {
     let mut call = start().await;
-    let (_silent, _) = call.listener.as_ref().unwrap().accept().await.unwrap();
+    let _silent = call.server.accept().await;
     call.speak(2);
     call.user().end_speech();
     while call.events.is_empty() {
