@@ -135,7 +135,7 @@ async fn a_stream_that_breaks_off_fails_the_reply() {
         "type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"},
     }));
     let cases = [
-        (text_frame("Once"), "the stream ended early"),
+        (text_frame("Once"), "Anthropic: the stream ended early"),
         (text_frame("Once") + &overloaded, "Anthropic is overloaded"),
         (text_frame("Once") + "data: <html>\n\n", "Anthropic sent an event that is not JSON"),
     ];

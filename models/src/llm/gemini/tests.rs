@@ -101,7 +101,7 @@ async fn a_wrong_call_is_requested_once_more() {
         (reply.failed.map(|failed| failed.1), server.count.load(Ordering::SeqCst))
     };
     assert_eq!(asked(vec![wrong()]).await, (None, 2));
-    let words = "the model called a tool wrongly".to_owned();
+    let words = "Google: the model called a tool wrongly".to_owned();
     assert_eq!(asked(vec![wrong(), wrong()]).await, (Some(words), 2));
 }
 
