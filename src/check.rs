@@ -1,36 +1,15 @@
 //! `visavis check`: reports for every provider, model and device whether it is ready, and what to
 //! install otherwise.
 
+mod providers;
+
 use std::process::ExitCode;
 
 use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
-use models::registry::{Accounts, Kind};
 
 use crate::cli::ConfigPaths;
 use crate::{CommandError, load_config};
-
-/// The operator's accounts. Nothing is sent, because requests cost money.
-fn provider_results(accounts: &Accounts) -> Vec<CheckResult> {
-    let mut lines = Vec::new();
-    for (vendor, account) in accounts.iter() {
-        let key = if account.token.is_some() { "with a key" } else { "without a key" };
-        let place = match &account.url {
-            Some(url) => format!("{key}, at {url}"),
-            None => key.to_owned(),
-        };
-        for kind in vendor.kinds {
-            let detail = format!("{place} (not tested)");
-            lines.push(check_result(vendor.display_name, kind.name(), true, false, detail));
-        }
-    }
-    if !lines.iter().any(|line| line.kind == Kind::Llm.name()) {
-        let detail = "the built-in answerer; set OPENAI_API_KEY, OPENAI_BASE_URL or \
-                      ANTHROPIC_API_KEY to use a language model";
-        lines.push(check_result("language model", "llm", true, false, detail.into()));
-    }
-    lines
-}
 
 /// One line of the report.
 #[derive(serde::Serialize)]
@@ -44,7 +23,8 @@ struct CheckResult {
     detail: String,
 }
 
-pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandError> {
+/// `live`: sends one real request to each account of the operator.
+pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCode, CommandError> {
     let config = load_config(place)?;
     let mut lines: Vec<CheckResult> = models::check(&config.models.dir)
         .into_iter()
@@ -56,7 +36,8 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             detail: c.detail,
         })
         .collect();
-    lines.extend(provider_results(&config.providers.accounts()));
+    let (provider_lines, failed) = providers::check(&config, live)?;
+    lines.extend(provider_lines);
     lines.push(match all_avatars(&config) {
         Ok(avatars) if !avatars.as_slice().is_empty() => {
             let names: Vec<String> =
@@ -78,12 +59,15 @@ pub(crate) fn run(place: &ConfigPaths, json: bool) -> Result<ExitCode, CommandEr
             let state = match (l.ready, l.required) {
                 (true, _) => "ready   ",
                 (false, true) => "MISSING ",
+                (false, false) if l.detail.starts_with("failed: ") => "FAILED  ",
                 (false, false) => "absent  ",
             };
-            println!("{state} {:5} {:width$}  {}", l.kind, l.name, l.detail);
+            // Further lines of a detail belong into the configuration.
+            let detail = l.detail.replace('\n', "\n    ");
+            println!("{state} {:5} {:width$}  {detail}", l.kind, l.name);
         }
     }
-    let broken = lines.iter().any(|l| l.required && !l.ready);
+    let broken = failed || lines.iter().any(|l| l.required && !l.ready);
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

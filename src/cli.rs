@@ -34,6 +34,10 @@ pub(crate) enum Command {
         /// Print the report as JSON
         #[arg(long)]
         json: bool,
+        /// Send one real request to each configured provider, and print its latency or its error;
+        /// the requests cost money
+        #[arg(long)]
+        live: bool,
         #[command(flatten)]
         place: ConfigPaths,
     },

@@ -304,6 +304,7 @@ impl Config {
         config
             .providers
             .read_key_files()
+            .and_then(|()| config.providers.check_timeouts())
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use engine::hear::vad::{BatchedVad, Vad};
 use engine::{Models, WithWarning};
-use engine_api::metrics::MetricFamily;
+use engine_api::metrics::{MetricFamily, MetricPoint};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 use models::registry::{self, Registry};
 use models::sentence_encoder::SentenceEncoder;
@@ -31,7 +31,7 @@ const CORES_PER_TURN_THREAD: usize = 8;
 const MAX_QUEUED_TEXTS: usize = 50;
 
 struct LocalModels {
-    registry: Registry,
+    registry: Arc<Registry>,
     dir: PathBuf,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
@@ -42,25 +42,30 @@ struct LocalModels {
 }
 
 /// The operator's settings for the registry.
-pub(crate) fn registry_config(config: &Config) -> registry::Config {
+fn registry_config(config: &Config) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
         accounts: config.providers.accounts(),
         defaults: config.providers.defaults(),
+        timeouts: config.providers.timeouts(),
         tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }
 }
 
-/// The models of all calls, not loaded yet.
-pub(crate) fn create_models(
+/// The models of all providers. The built-in ones are added when they are loaded.
+pub(crate) fn create_registry(
     config: &Config,
     client: egress::Client,
     runtime: &Handle,
-) -> Arc<dyn Models> {
-    let settings = registry_config(config);
+) -> Arc<Registry> {
+    Arc::new(Registry::new(registry_config(config), client, runtime.clone()))
+}
+
+/// The models of all calls, not loaded yet.
+pub(crate) fn create_models(config: &Config, registry: Arc<Registry>) -> Arc<dyn Models> {
     Arc::new(LocalModels {
-        registry: Registry::new(settings, client, runtime.clone()),
+        registry,
         dir: config.models.dir.clone(),
         vad_network: OnceLock::new(),
         stt: LocalStt::new(config.models.dir.clone(), &config.stt),
@@ -75,6 +80,18 @@ impl LocalModels {
     fn tts_queues(&self) -> impl Iterator<Item = (usize, usize)> {
         let hibari = self.hibari.get().map(|hibari| hibari.queue_usage());
         hibari.into_iter().chain(self.flite.get().map(|flite| flite.queue_usage()))
+    }
+
+    fn provider_states(&self) -> MetricFamily {
+        let family = MetricFamily::gauge(
+            "visavis_provider_up",
+            "1 while all accounts at a provider that calls have used are believed to work, else 0.",
+        );
+        let points = self.registry.provider_states().into_iter().map(|(kind, vendor, works)| {
+            let labels = vec![("provider", vendor.to_owned()), ("kind", kind.to_owned())];
+            MetricPoint { labels, value: u64::from(works).into() }
+        });
+        MetricFamily { points: points.collect(), ..family }
     }
 }
 
@@ -183,6 +200,7 @@ impl Models for LocalModels {
         ];
         let queues = queues.into_iter().filter_map(|(model, queue)| Some((model, queue?)));
         let mut families = self.stt.metrics();
+        families.push(self.provider_states());
         families.extend([
             MetricFamily::gauge(
                 "visavis_model_queue",
@@ -203,21 +221,44 @@ impl Models for LocalModels {
 mod tests {
     use super::*;
 
-    #[test]
-    fn failed_decoders_are_reported_with_the_reason() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    fn models_without_files(runtime: &Handle) -> LocalModels {
         let client = egress::Client::new(egress::Policy::default()).unwrap();
         let dir = PathBuf::from("no/such/directory");
         let settings = crate::config::Stt { pool: 2, ..crate::config::Stt::default() };
-        let models = LocalModels {
-            registry: Registry::new(registry::Config::default(), client, runtime.handle().clone()),
+        let config = registry::Config::default();
+        LocalModels {
+            registry: Arc::new(Registry::new(config, client, runtime.clone())),
             dir: dir.clone(),
             vad_network: OnceLock::new(),
             stt: LocalStt::new(dir, &settings),
             hibari: OnceLock::new(),
             flite: OnceLock::new(),
             turn_model: OnceLock::new(),
+        }
+    }
+
+    #[test]
+    fn providers_are_up_until_they_fail() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let models = models_without_files(runtime.handle());
+        let points = || models.metrics().into_iter().find(|f| f.name == "visavis_provider_up");
+        assert_eq!(points().unwrap().points, []);
+        let choice = LlmChoice {
+            provider: "anthropic".into(),
+            token: Some("key".into()),
+            ..LlmChoice::default()
         };
+        let (_llm, warning) = models.llm(&choice, "Ada", false);
+        assert_eq!(warning, None);
+        let labels = vec![("provider", "anthropic".to_owned()), ("kind", "llm".to_owned())];
+        let expected = [MetricPoint { labels, value: 1_u64.into() }];
+        assert_eq!(points().unwrap().points, expected);
+    }
+
+    #[test]
+    fn failed_decoders_are_reported_with_the_reason() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let models = models_without_files(runtime.handle());
         assert_eq!((models.unavailable(), models.degraded_reason()), (None, None));
         models.stt.start(&models.registry);
         models.stt.wait_loaded();

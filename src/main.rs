@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(options) => serve::run(&options),
         Command::Keys { command } => keys::run(&command),
-        Command::Check { json, place } => check::run(&place, json),
+        Command::Check { json, live, place } => check::run(&place, json, live),
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),

@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use engine::show::Avatars;
 use engine::show::visemes::Viseme;
+use models::llm::local_servers::STANDARD_PORTS;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -84,9 +85,12 @@ async fn serve(config: Config) -> anyhow::Result<()> {
              everything that the server can"
         );
     }
-    let control = control_config(&config, listen);
+    let mut control = control_config(&config, listen);
     let client =
         egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
+    let registry =
+        local_models::create_registry(&config, client.clone(), &tokio::runtime::Handle::current());
+    control.registry = Some(Arc::clone(&registry));
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (event_sink, exporter) = match otlp_collector(&config) {
         Some(collector) => {
@@ -95,8 +99,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         }
         None => (app.event_sink(), None),
     };
-    let models =
-        local_models::create_models(&config, client.clone(), &tokio::runtime::Handle::current());
+    let models = local_models::create_models(&config, registry);
     let engine = engine::CallEngine::start(
         engine_config(&config, listen.ip())?,
         models,
@@ -259,7 +262,9 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         bake_command: None,
         visemes: Viseme::ALL.map(named_viseme).to_vec(),
         embeddings: config.knowledge.embeddings_config(),
-        providers: local_models::registry_config(config),
+        // Needs the client, whose policy this configuration determines.
+        registry: None,
+        local_llm_ports: STANDARD_PORTS.to_vec(),
         crash_hook: None,
     }
 }

@@ -3,8 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -56,6 +58,7 @@ fn run_check(
 #[derive(serde::Deserialize)]
 struct CheckLine {
     name: String,
+    kind: String,
     ready: bool,
     detail: String,
 }
@@ -405,18 +408,92 @@ fn check_reads_the_avatars_and_the_store_that_serve_would_use() {
 }
 
 #[test]
-fn check_says_that_it_does_not_test_the_language_model() {
+fn check_says_that_it_does_not_test_the_accounts() {
     let folder = TempFolder::new("check-llm");
     let env =
         [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_API_KEY", "secret-of-the-test")];
     let (_, lines) = run_check(&folder.0, None, &env);
-    let model = line_of(&lines, "language model");
-    assert_eq!(model.detail, "an OpenAI-compatible server at http://127.0.0.1:1/v1 (not tested)");
+    let model = line_of(&lines, "OpenAI");
+    assert!(model.ready);
+    let detail = "with a key, at http://127.0.0.1:1/v1 (not tested; --live tests it)";
+    assert_eq!(model.detail, detail);
     assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
     let (_, lines) = run_check(&folder.0, None, &[("ANTHROPIC_API_KEY", "secret-of-the-test")]);
-    let model = line_of(&lines, "language model");
-    assert_eq!(model.detail, "the Anthropic API at https://api.anthropic.com (not tested)");
+    assert_eq!(line_of(&lines, "Anthropic").detail, "with a key (not tested; --live tests it)");
     assert!(lines.iter().all(|line| !line.detail.contains("secret-of-the-test")));
+}
+
+/// A server with OpenAI's interface whose language model answers, if `answers`. All other requests
+/// are refused, with the key in the body.
+fn start_openai_server(answers: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.unwrap());
+            let mut lines = Vec::new();
+            loop {
+                let mut line = String::new();
+                if reader.read_line(&mut line).unwrap_or(0) == 0 || line.trim().is_empty() {
+                    break;
+                }
+                lines.push(line);
+            }
+            let length = lines.iter().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+            });
+            let mut body = vec![0; length.unwrap_or(0)];
+            let _ = reader.read_exact(&mut body);
+            let is_chat = lines.first().is_some_and(|line| line.contains("/chat/completions"));
+            let response = if is_chat && answers {
+                let chunk = r#"{"choices":[{"delta":{"content":"Yes."},"finish_reason":"stop"}]}"#;
+                let body = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+                format!(
+                    "200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            } else {
+                let body =
+                    r#"{"error":{"message":"Incorrect API key provided: secret-of-the-test"}}"#;
+                format!(
+                    "401 Unauthorized\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            };
+            let mut stream = reader.into_inner();
+            let _ = write!(stream, "HTTP/1.1 {response}");
+        }
+    });
+    url
+}
+
+#[test]
+fn check_live_sends_a_request_to_each_account_and_tells_its_latency_or_its_error() {
+    let folder = TempFolder::new("check-live");
+    let run = |answers: bool| {
+        let url = start_openai_server(answers);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_visavis"));
+        command.args(["check", "--live", "--json", "--data"]).arg(&folder.0).env_clear();
+        command.env("OPENAI_BASE_URL", &url).env("OPENAI_MODEL", "m");
+        let output = command.env("OPENAI_API_KEY", "secret-of-the-test").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!format!("{text}{errors}").contains("secret-of-the-test"), "{text}{errors}");
+        let lines: Vec<CheckLine> = serde_json::from_str(&text).unwrap();
+        let lines = lines.into_iter().filter(|line| line.name == "OpenAI");
+        lines.map(|line| (line.kind, (line.ready, line.detail))).collect::<BTreeMap<_, _>>()
+    };
+    let lines = run(true);
+    let kinds: Vec<&str> = lines.keys().map(String::as_str).collect();
+    assert_eq!(kinds, ["llm", "stt", "tts"]);
+    let (ready, detail) = &lines["llm"];
+    assert!(*ready && detail.contains(" ms (with a key, at http://127.0.0.1:"), "{detail}");
+    for kind in ["stt", "tts"] {
+        let (ready, detail) = &lines[kind];
+        assert!(!ready && detail.starts_with("failed: ") && detail.contains("key"), "{detail}");
+    }
+    assert!(run(false).values().all(|(ready, _)| !ready));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::rate_limit::RateLimit;
+use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
@@ -41,6 +42,8 @@ const PRIVATE_FILES: [&str; 7] = [
     "visavis.db-shm",
     "visavis.db-wal",
 ];
+/// Samples of voices and tests of providers of one workspace per minute. They cost money.
+const TRIALS_PER_MINUTE: u32 = 10;
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
 const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 
@@ -207,6 +210,7 @@ impl App {
             keys: RateLimit::new(config.limits.per_key),
             offers: RateLimit::new(config.limits.offers),
             embeds: RateLimit::new(config.limits.embeds),
+            trials: RateLimit::new(TRIALS_PER_MINUTE),
         };
         let (events, events_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();
@@ -257,6 +261,7 @@ impl App {
             document_read: Arc::default(),
             query_embedder: meaning,
             knowledge_cache: KnowledgeCache::default(),
+            voice_cache: VoiceCache::default(),
             http_client: net,
             tasks: Arc::default(),
             draining: AtomicBool::new(false),

@@ -5,9 +5,12 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use models::llm::local_servers::{LocalPort, STANDARD_PORTS};
+use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,8 +66,11 @@ pub struct Config {
     /// `knowledge.embeddings_*`: the source of embeddings; `None` = knowledge is searched by words
     /// only.
     pub embeddings: Option<models::embeddings::Config>,
-    /// The operator's accounts at vendors, which decide about the providers that agents may select.
-    pub providers: models::registry::Config,
+    /// The models of all providers, shared with the engine; `None` = the built-in providers are
+    /// listed, and none can be tried.
+    pub registry: Option<Arc<Registry>>,
+    /// The ports on which LLM servers of this machine are looked for, if the operator asks.
+    pub local_llm_ports: Vec<LocalPort>,
     /// Called at each crash point, for tests that stop the process there. The server itself sets
     /// none.
     pub crash_hook: Option<CrashHook>,
@@ -91,7 +97,8 @@ impl Default for Config {
             bake_command: None,
             visemes: Vec::new(),
             embeddings: None,
-            providers: models::registry::Config::default(),
+            registry: None,
+            local_llm_ports: STANDARD_PORTS.to_vec(),
             crash_hook: None,
         }
     }

@@ -64,6 +64,8 @@ pub(crate) enum Resource {
     Document,
     CustomAvatar,
     ApiKey,
+    Credential,
+    Provider,
     DeadLetter,
     Route,
 }
@@ -86,6 +88,8 @@ pub(crate) enum ApiError {
     NotFound(Resource),
     /// 502 in plain text: the meeting service rejects the agent.
     MeetingRefused,
+    /// 502: a vendor's server failed; the response contains the reason.
+    ProviderFailed(String),
     /// 403
     Forbidden(&'static str),
     /// 405; axum adds `Allow`.
@@ -210,6 +214,8 @@ impl Resource {
             Self::Document => json!({"message": "Document not found"}),
             Self::CustomAvatar => json!({"message": "Custom avatar not found"}),
             Self::DeadLetter => json!({"message": "Dead letter not found"}),
+            Self::Credential => json!({"message": "Credential not found"}),
+            Self::Provider => json!({"message": "Provider not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
             Self::Route => json!(ErrorBody { error: "Not found" }),
         }
@@ -232,6 +238,9 @@ impl IntoResponse for ApiError {
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.
             Self::MeetingRefused => (StatusCode::BAD_GATEWAY, Value::Null),
+            Self::ProviderFailed(reason) => {
+                (StatusCode::BAD_GATEWAY, with_reason("Provider failed", reason))
+            }
             Self::Forbidden(text) => (StatusCode::FORBIDDEN, error(text)),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, error("Method not allowed")),
             Self::NotAcceptable(text) => (StatusCode::NOT_ACCEPTABLE, error(text)),

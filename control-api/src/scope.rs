@@ -15,7 +15,7 @@ pub enum Scope {
     /// Reads: every `GET`.
     Read,
     /// Also runs conversations: creates, controls, rates and erases them, creates their tokens, and
-    /// sends agents into meetings.
+    /// sends agents into meetings. Plays samples of voices.
     Operate,
     /// Everything.
     Administer,

@@ -29,6 +29,8 @@ mod deadlines;
 mod guardrails;
 mod outputs;
 pub(crate) mod pending_call;
+mod stage_events;
+mod usage;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -59,6 +61,7 @@ use crate::trace::TraceWriter;
 use crate::transport::TransportEvent;
 use crate::transport::server_messages::RtviSession;
 use crate::transport::webrtc::{Protocol, Transmit};
+use crate::usage::UsageCounter;
 use client::ClientRequest;
 
 pub(crate) use deadlines::Lifecycle;
@@ -120,6 +123,9 @@ pub(crate) struct Call {
     tool_listing: Handle,
     /// Running checks of the agent's guardrails.
     guardrail_checks: Vec<Handle>,
+    usage: UsageCounter,
+    /// Whether the STT stream reports its use after it was dropped.
+    awaits_stt_usage: bool,
     /// The user's last utterance, for guardrails.
     last_user_text: String,
     client_tools: Vec<client::ClientTool>,
@@ -191,6 +197,7 @@ impl Call {
             .then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
         Ok(Self {
             conversation: Conversation::new(config.spec.clone()),
+            awaits_stt_usage: stt.reports_usage(),
             audio_input: AudioInput::new(config.spec.vad, stt, turn),
             audio_output: AudioOutput::new(now)?,
             config,
@@ -215,6 +222,7 @@ impl Call {
             server_tools: Vec::new(),
             tool_listing: Handle::noop(),
             guardrail_checks: Vec::new(),
+            usage: UsageCounter::default(),
             last_user_text: String::new(),
             client_tools: Vec::new(),
             avatar,

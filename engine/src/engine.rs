@@ -33,7 +33,9 @@ use crate::hear;
 use crate::latency::LatencyMetrics;
 use crate::media_thread::{Inbox, MediaThread};
 use crate::memory::MemoryMonitor;
-use crate::messages::{CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources};
+use crate::messages::{
+    self, CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources,
+};
 use crate::model_factory::Models;
 use crate::show::{AvatarLibrary, Avatars};
 use crate::stats::ThreadStats;
@@ -445,7 +447,7 @@ pub fn resolve_models(
     }
     let turn = hear::turn_detector::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
-    let stt = stt?.open(Sink::new(move |event| events.send(StageEvent::Stt(event))))?;
+    let stt = stt?.open(messages::stt_sink(events))?;
     let tts = tts.open_call().unwrap_or(tts);
     llm.warm_up();
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })

@@ -69,7 +69,8 @@
 //!   ([`media_thread::MediaThread::step_with_clock`]).
 //! - Audio that counts as heard has left for the network. [`speak::playout`] counts its samples; no
 //!   other code decides what the user heard.
-//! - A stage event of a cancelled reply, or of a call that is over, is dropped on arrival.
+//! - A stage event of a cancelled reply, or of a call that is over, is dropped on arrival. Only what
+//!   it reports as used is counted.
 
 mod call;
 pub mod channel;
@@ -92,6 +93,7 @@ pub mod thread;
 mod token_bucket;
 pub mod trace;
 pub mod transport;
+mod usage;
 
 #[cfg(test)]
 mod test_support;

@@ -7,6 +7,7 @@ use conversation::id::ConversationId;
 use conversation::input::{Command, GenerationId, SegmentId, ToolCallId};
 use conversation::output::CommandOutcome;
 use engine_api::{AcceptedOffer, CallConfig, CommandError, OfferError, Tool};
+use models::Sink;
 use models::stt::SttStream;
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -173,11 +174,26 @@ pub struct GuardrailHit {
     pub verdict: Option<Value>,
 }
 
+/// The sink of a call's STT stream. After the last use of it, it sends [`StageEvent::SttClosed`].
+#[must_use]
+pub fn stt_sink(stage_events: Sink<StageEvent>) -> Sink<models::stt::Event> {
+    struct Closing(Sink<StageEvent>);
+    impl Drop for Closing {
+        fn drop(&mut self) {
+            self.0.send(StageEvent::SttClosed);
+        }
+    }
+    let closing = Closing(stage_events);
+    Sink::new(move |event| closing.0.send(StageEvent::Stt(event)))
+}
+
 /// An event of a model or tool, with the id of what it belongs to.
 #[derive(Debug)]
 pub enum StageEvent {
     /// An event of the call's STT stream.
     Stt(models::stt::Event),
+    /// The STT stream sends nothing more.
+    SttClosed,
     /// Number of the request to the turn model, and the probability (0 to 1) that the user's turn
     /// is over.
     TurnProbability(u64, f32),

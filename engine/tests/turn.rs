@@ -238,6 +238,7 @@ fn synthesize(text: &str) -> Vec<i16> {
             tts::Event::Phones(_)
             | tts::Event::Words(_)
             | tts::Event::Usage { .. }
+            | tts::Event::Provider(_)
             | tts::Event::Warning(_) => {}
         }
     }

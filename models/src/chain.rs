@@ -5,8 +5,11 @@
 //! - STT chains are built into the hosted STT, which replays the audio (`stt::streaming`).
 //!
 //! A provider whose breaker is open is skipped. Each reason is told once per call.
+//!
+//! Chains, and the [`named`] models outside of chains, tell which provider serves.
 
 mod llm;
+mod named;
 mod tts;
 mod warnings;
 
@@ -14,6 +17,7 @@ use std::sync::Arc;
 
 #[allow(unused_imports)]
 pub(crate) use llm::LlmChain;
+pub(crate) use named::{NamedLlm, NamedStt, NamedTts};
 pub(crate) use tts::{TtsChain, TtsEntry};
 
 use crate::breaker::Breaker;
@@ -22,7 +26,16 @@ use crate::breaker::Breaker;
 pub(crate) struct ChainEntry<M: ?Sized> {
     /// Name for people.
     pub(crate) name: String,
+    /// Name that agents and records use.
+    pub(crate) provider: &'static str,
     pub(crate) model: Arc<M>,
     /// `None` for the models of this server, which have no account.
     pub(crate) breaker: Option<Arc<Breaker>>,
+}
+
+impl<M: ?Sized> ChainEntry<M> {
+    /// The scripted model of a test.
+    pub(crate) fn of_script(model: Arc<M>) -> Self {
+        Self { name: "the script".into(), provider: "script", model, breaker: None }
+    }
 }

@@ -18,6 +18,7 @@ pub mod manifest;
 mod onnx_runtime;
 pub mod panic_isolation;
 pub mod paths;
+pub mod probe;
 mod redaction;
 pub mod registry;
 pub mod scripted;

@@ -8,10 +8,13 @@
 mod accounts;
 mod llm;
 mod providers;
+mod single;
 mod stt;
 mod tts;
 mod vendors;
+mod voices;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -27,9 +30,13 @@ use crate::tts::Tts;
 use crate::turn::TurnModel;
 use crate::{Error, ErrorKind};
 
-pub use accounts::{Account, Accounts};
+pub use accounts::{Account, Accounts, ProviderTimeouts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
 pub use vendors::{Kind, VENDORS, Vendor};
+pub use voices::VoicesError;
+
+/// Name of the models of this server in records.
+const BUILTIN: &str = "builtin";
 
 /// The operator's configuration.
 #[derive(Clone, Default)]
@@ -40,6 +47,8 @@ pub struct Config {
     pub accounts: Accounts,
     /// Providers of agents that name none.
     pub defaults: DefaultProviders,
+    /// Time limits by the vendor's name.
+    pub timeouts: BTreeMap<&'static str, ProviderTimeouts>,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.
@@ -144,6 +153,32 @@ impl Registry {
         };
         turn.prepare()?;
         Ok(Arc::clone(turn))
+    }
+
+    /// The providers that agents of `workspace` may name. `credentials`: names of the vendors whose
+    /// keys the workspace has stored.
+    #[must_use]
+    pub fn providers(&self, workspace: &str, credentials: &[String]) -> Vec<Provider> {
+        providers(&self.config, workspace, credentials)
+    }
+
+    /// The providers of an agent that names none, in the order in which they are tried; empty = the
+    /// built-in models.
+    #[must_use]
+    pub fn default_providers(&self, kind: Kind, workspace: &str) -> Vec<&str> {
+        let DefaultProviders { stt, llm, tts } = &self.config.defaults;
+        let configured = match kind {
+            Kind::Stt => stt,
+            Kind::Llm => llm,
+            Kind::Tts => tts,
+        };
+        if !configured.is_empty() || kind != Kind::Llm {
+            return configured.iter().map(String::as_str).collect();
+        }
+        let has_account = |vendor: &&Vendor| {
+            vendor.serves(kind) && self.config.accounts.get(vendor, workspace).is_some()
+        };
+        VENDORS.iter().find(has_account).map(|vendor| vendor.name).into_iter().collect()
     }
 
     /// The scripted models for an agent. `model` may hold the agent's own script as JSON.

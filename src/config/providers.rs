@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use models::registry::{Account, Accounts, DefaultProviders, VENDORS, Vendor};
+use models::registry::{Account, Accounts, DefaultProviders, ProviderTimeouts, VENDORS, Vendor};
 use serde::Deserialize;
 
 /// `[providers]`
@@ -28,6 +29,9 @@ pub(crate) struct AccountSettings {
     pub(crate) model: Option<String>,
     pub(crate) workspaces: Option<Vec<String>>,
     pub(crate) share_data: bool,
+    pub(crate) connect_timeout: Option<f64>,
+    pub(crate) first_timeout: Option<f64>,
+    pub(crate) gap_timeout: Option<f64>,
 }
 
 impl std::fmt::Debug for AccountSettings {
@@ -37,9 +41,32 @@ impl std::fmt::Debug for AccountSettings {
     }
 }
 
+impl AccountSettings {
+    /// The time limits in seconds, with their keys.
+    fn timeouts(&self) -> [(&'static str, Option<f64>); 3] {
+        [
+            ("connect_timeout", self.connect_timeout),
+            ("first_timeout", self.first_timeout),
+            ("gap_timeout", self.gap_timeout),
+        ]
+    }
+}
+
 /// Keys of `[providers.NAME]`.
-pub(super) const ACCOUNT_KEYS: [&str; 6] =
-    ["api_key", "api_key_file", "base_url", "model", "workspaces", "share_data"];
+pub(super) const ACCOUNT_KEYS: [&str; 9] = [
+    "api_key",
+    "api_key_file",
+    "base_url",
+    "model",
+    "workspaces",
+    "share_data",
+    "connect_timeout",
+    "first_timeout",
+    "gap_timeout",
+];
+
+/// Range of a time limit, in seconds.
+const TIMEOUTS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 
 /// Names of `[providers.NAME]`.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
@@ -52,6 +79,34 @@ pub(super) fn is_vendor(name: &str) -> bool {
 }
 
 impl Providers {
+    /// Checks the time limits.
+    ///
+    /// # Errors
+    /// The name of the account, and what is wrong.
+    pub(super) fn check_timeouts(&self) -> Result<(), (String, String)> {
+        for (name, settings) in &self.accounts {
+            for (key, seconds) in settings.timeouts() {
+                if seconds.is_some_and(|seconds| !TIMEOUTS.contains(&seconds)) {
+                    let range = format!("{} and {}", TIMEOUTS.start(), TIMEOUTS.end());
+                    let reason = format!("{key} is not a number of seconds between {range}");
+                    return Err((format!("providers.{name}"), reason));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The time limits by the vendor's name.
+    pub(crate) fn timeouts(&self) -> BTreeMap<&'static str, ProviderTimeouts> {
+        let of_account = |(name, settings): (&String, &AccountSettings)| {
+            let [connect, first, gap] = settings
+                .timeouts()
+                .map(|(_, seconds)| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()));
+            Some((Vendor::find(name)?.name, ProviderTimeouts { connect, first, gap }))
+        };
+        self.accounts.iter().filter_map(of_account).collect()
+    }
+
     /// Reads the keys that are in files, and fills `api_key` with them.
     ///
     /// # Errors

@@ -378,7 +378,7 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
     std::fs::write(&key_file, "from-a-file\n").unwrap();
     let text = format!(
         "[providers]\nstt = [\"deepgram\", \"builtin\"]\n[providers.deepgram]\napi_key = \"k\"\n\
-         workspaces = [\"a\"]\n[providers.cartesia]\napi_key_file = {key_file:?}\n"
+         workspaces = [\"a\"]\nfirst_timeout = 1.5\n[providers.cartesia]\napi_key_file = {key_file:?}\n"
     );
     let config = load_toml(&text, &[]).unwrap();
     assert_eq!(config.providers.defaults().stt, ["deepgram", "builtin"]);
@@ -389,6 +389,8 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
     };
     assert_eq!(found("deepgram", "a").as_deref(), Some("k"));
     assert_eq!(found("deepgram", "b"), None);
+    let first = config.providers.timeouts()["deepgram"].first;
+    assert_eq!(first, Some(std::time::Duration::from_millis(1_500)));
     assert_eq!(found("cartesia", "b").as_deref(), Some("from-a-file"));
     assert!(!format!("{config:?}").contains("from-a-file"));
     for (text, expected) in [
@@ -407,6 +409,10 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
         (
             "[providers.groq]\napi_key = \"k\"\napi_key_file = \"f\"\n",
             "FILE:1: providers.groq: has both api_key and api_key_file; keep one of them",
+        ),
+        (
+            "[providers.groq]\nfirst_timeout = 0\n",
+            "FILE:1: providers.groq: first_timeout is not a number of seconds between 0.1 and 60",
         ),
         (
             "[providers.groq]\napi_key_file = \"/no/such/file\"\n",

@@ -44,7 +44,7 @@ impl ConversationSpans {
                 self.open_turns.retain(|known| known.turn != times.turn);
                 self.open_turns.push(times.clone());
             }
-            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
+            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in, .. } => {
                 if let Some(at) = self.open_turns.iter().position(|known| known.turn == *turn) {
                     let mut times = self.open_turns.remove(at);
                     times.timeline.heard_end = Some(*heard_end);
@@ -262,6 +262,7 @@ mod tests {
                     heard_end: 3.9,
                     interrupted: Some(3.7),
                     barge_in: Some(0.2),
+                    providers: None,
                 },
             ),
             (9.0, Event::Ended { reason: EndReason::UserLeft }),

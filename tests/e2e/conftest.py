@@ -290,6 +290,20 @@ def scripted_llm():
 
 
 @pytest.fixture
+def vendor():
+    """Creates fakes of providers: `vendor(providers.DeepgramFake, …)`."""
+    created = []
+
+    def make(kind, *arguments, **options):
+        created.append(kind(*arguments, **options))
+        return created[-1]
+
+    yield make
+    for fake in created:
+        fake.close()
+
+
+@pytest.fixture
 def tool():
     created = []
 

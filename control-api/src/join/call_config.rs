@@ -9,8 +9,8 @@ use conversation::spec::ToolSpec;
 use engine_api::{AvatarChoice, CallConfig, Guardrail, Tool, ToolBackend};
 use serde_json::{Value, json};
 
-use crate::join::model_choices::{self, non_empty, number};
 use crate::join::prompt;
+use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
 use crate::resources::{avatars, knowledge_cache, mcp};
 use crate::state::AppState;
@@ -59,7 +59,13 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     )
     .to_spec()
     .map_err(|e| corrupt(&e.to_string()))?;
-    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &row.workspace);
+    let credentials = state.store.credentials(&state.vault, &row.workspace).await?;
+    let account = Account {
+        workspace: &row.workspace,
+        credentials: &credentials,
+        registry: state.config.registry.as_deref(),
+    };
+    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,

@@ -4,6 +4,5 @@
 pub(crate) mod about;
 pub(crate) mod call_config;
 pub(crate) mod embed;
-mod model_choices;
 pub(crate) mod prompt;
 pub(crate) mod signaling;

@@ -26,6 +26,7 @@ use crate::resources::conversations::events::EventItem;
 use crate::resources::conversations::{
     AuthRequest, ConversationRequest, CreatedConversation, FeedbackRequest, JoinResponse,
 };
+use crate::resources::credentials::{CredentialItem, CredentialRequest};
 use crate::resources::custom_avatars::{CustomAvatar, DrawnAvatarBody, PhotoAvatarBody};
 use crate::resources::dead_letters::Delivery;
 use crate::resources::knowledge::{
@@ -33,6 +34,8 @@ use crate::resources::knowledge::{
 };
 use crate::resources::mcp::McpCreated;
 use crate::resources::meetings::MeetingRequest;
+use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestRequest};
+use crate::resources::providers::{LocalServerItem, VoiceItem};
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -72,18 +75,21 @@ fn definitions(contract: Contract) -> Map<String, Value> {
     add!(generator: Agent, Template, ToolDocument, GuardrailDocument, McpDocument);
     if is_request {
         add!(generator:
-            AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, DrawnAvatarBody,
+            AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, CredentialRequest,
+            DrawnAvatarBody,
             FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
-            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, ShortAgentRequest,
-            SpeakRequest, UpdateRequest, VisitorRequest,
+            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, SampleRequest,
+            ShortAgentRequest,
+            SpeakRequest, TestRequest, UpdateRequest, VisitorRequest,
         );
     } else {
         add!(generator:
             About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>,
-            CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
+            CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
-            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, McpCreated, Message, NewKey,
-            NoCapacityBody<'_>, Provider, SessionResponse<'_>, StockAvatar, Taken,
+            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
+            NoCapacityBody<'_>, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
+            VoiceItem<'_>,
         );
     }
     let mut definitions = generator.take_definitions(true);

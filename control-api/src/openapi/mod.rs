@@ -158,6 +158,9 @@ fn parameters(operation: &Operation) -> Vec<Value> {
             "description": description,
         }));
     };
+    if operation.by_language {
+        query("language", json!({"type": "string"}), "BCP 47 tag");
+    }
     if operation.list {
         query(
             "offset",
@@ -199,6 +202,11 @@ fn responses(operation: &Operation) -> Value {
             ),
             "html" => response_object(description, "text/html", &json!({"type": "string"})),
             "sdp" => response_object(description, "application/sdp", &json!({"type": "string"})),
+            "wav" => response_object(
+                description,
+                "audio/wav",
+                &json!({"type": "string", "format": "binary"}),
+            ),
             "webp" => response_object(
                 description,
                 "image/webp",

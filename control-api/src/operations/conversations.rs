@@ -202,14 +202,6 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(KEYS, "delete", "/v1/ext/apikey/{id}", "Revoke an API key", DONE_RESPONSE)
         .not_found_message(),
     op(
-        SERVER,
-        "get",
-        "/v1/ext/providers",
-        "List the STT, LLM and TTS providers that agents can use",
-        &[(200, "[Provider]", "Providers")],
-    )
-    .list(),
-    op(
         JOINING,
         "post",
         "/rtc/{conversation_id}",

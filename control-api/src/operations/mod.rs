@@ -5,6 +5,7 @@ mod agents;
 mod console;
 mod conversations;
 mod operation;
+mod providers;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -21,7 +22,11 @@ static SCOPES: LazyLock<HashMap<(&str, &str), Scope>> = LazyLock::new(|| {
 
 /// All operations.
 pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
-    agents::OPERATIONS.iter().chain(conversations::OPERATIONS).chain(console::OPERATIONS)
+    agents::OPERATIONS
+        .iter()
+        .chain(conversations::OPERATIONS)
+        .chain(providers::OPERATIONS)
+        .chain(console::OPERATIONS)
 }
 
 /// The scope that an API key needs for the operation of this route (`/v1/ext/agent/{id}`); `None`

@@ -35,10 +35,13 @@ pub(crate) struct Operation {
     pub(crate) scope: Scope,
     /// Whether it is a list with filters.
     pub(crate) list: bool,
+    /// Whether the list has a filter for the language.
+    pub(crate) by_language: bool,
     /// Whether it creates something that counts toward a limit of the workspace.
     pub(crate) workspace_limited: bool,
     pub(crate) body: Body,
-    /// Status, schema (`""` = no body; `text`, `html`, `sdp` and `webp` = this format), meaning.
+    /// Status, schema (`""` = no body; `text`, `html`, `sdp`, `wav` and `webp` = this
+    /// format), meaning.
     /// Errors common to all operations are added.
     pub(crate) responses: &'static [(u16, &'static str, &'static str)],
     /// Schema of its 404.
@@ -60,6 +63,7 @@ pub(crate) const fn op(
         auth: Auth::ApiKey,
         scope: if matches!(method.as_bytes(), b"get") { Scope::Read } else { Scope::Administer },
         list: false,
+        by_language: false,
         workspace_limited: false,
         body: Body::None,
         responses,
@@ -70,6 +74,13 @@ pub(crate) const fn op(
 impl Operation {
     pub(crate) const fn list(mut self) -> Self {
         self.list = true;
+        self
+    }
+
+    /// A list with the filter `language`, too.
+    pub(crate) const fn list_by_language(mut self) -> Self {
+        self.list = true;
+        self.by_language = true;
         self
     }
 
@@ -128,5 +139,6 @@ pub(crate) const CONVERSATIONS: &str = "Conversations";
 pub(crate) const CONTROL: &str = "Control of a conversation";
 pub(crate) const WEBHOOKS: &str = "Webhooks";
 pub(crate) const KEYS: &str = "API keys";
+pub(crate) const PROVIDERS: &str = "Providers";
 pub(crate) const JOINING: &str = "Joining";
 pub(crate) const SERVER: &str = "Server";

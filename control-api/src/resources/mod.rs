@@ -6,6 +6,7 @@ pub(crate) mod api_keys;
 pub(crate) mod avatars;
 pub(crate) mod characters;
 pub(crate) mod conversations;
+pub(crate) mod credentials;
 pub(crate) mod custom_avatars;
 pub(crate) mod dead_letters;
 pub(crate) mod demo;
@@ -15,6 +16,8 @@ pub(crate) mod knowledge;
 pub(crate) mod knowledge_cache;
 pub(crate) mod mcp;
 pub(crate) mod meetings;
+pub(crate) mod model_choices;
+pub(crate) mod provider_trials;
 pub(crate) mod providers;
 pub(crate) mod secret_headers;
 pub(crate) mod templates;
@@ -34,12 +37,14 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(avatars::routes())
         .merge(characters::routes())
         .merge(conversations::routes())
+        .merge(credentials::routes())
         .merge(custom_avatars::routes())
         .merge(dead_letters::routes())
         .merge(guardrails::routes())
         .merge(knowledge::routes())
         .merge(mcp::routes())
         .merge(meetings::routes())
+        .merge(provider_trials::routes())
         .merge(providers::routes())
         .merge(templates::routes())
         .merge(tools::routes())

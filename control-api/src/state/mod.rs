@@ -14,6 +14,7 @@ pub(crate) mod live_pose_sets;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
 pub(crate) mod supervise;
+pub(crate) mod voice_cache;
 pub(crate) mod webhook_queue;
 
 use std::net::IpAddr;
@@ -35,6 +36,7 @@ use self::live_pose_sets::LivePoseSets;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::RateLimit;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
+use self::voice_cache::VoiceCache;
 use self::webhook_queue::OutboxMessage;
 use crate::config::{Config, StockAvatar};
 use crate::store::Store;
@@ -45,6 +47,8 @@ pub(crate) struct RateLimits {
     pub(crate) keys: RateLimit<[u8; 32]>,
     pub(crate) offers: RateLimit<IpAddr>,
     pub(crate) embeds: RateLimit<IpAddr>,
+    /// Samples of voices and tests of providers, by workspace.
+    pub(crate) trials: RateLimit<Arc<str>>,
 }
 
 /// The engine, once `App::router` has set it. Tasks that need it may start before.
@@ -101,6 +105,8 @@ pub(crate) struct AppState {
     pub(crate) query_embedder: Option<Arc<QueryEmbedder>>,
     /// Indexes of the agents' knowledge.
     pub(crate) knowledge_cache: KnowledgeCache,
+    /// Voices of vendors.
+    pub(crate) voice_cache: VoiceCache,
     /// Sends requests under the operator's policy.
     pub(crate) http_client: egress::Client,
     /// State of the background tasks.

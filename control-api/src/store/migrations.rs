@@ -19,6 +19,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (12, "key_scope", include_str!("../../migrations/0012_key_scope.sql")),
     (13, "fairness", include_str!("../../migrations/0013_fairness.sql")),
     (14, "document_server", include_str!("../../migrations/0014_document_server.sql")),
+    (15, "credential", include_str!("../../migrations/0015_credential.sql")),
 ];
 
 /// All migrations.

@@ -13,6 +13,7 @@ pub(crate) mod api_key;
 mod command;
 pub(crate) mod conversation;
 pub(crate) mod crash_points;
+pub(crate) mod credential;
 pub(crate) mod custom_avatar;
 pub(crate) mod delivery;
 pub(crate) mod erased;

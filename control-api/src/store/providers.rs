@@ -78,6 +78,17 @@ pub(crate) struct Stt {
     #[schemars(length(max = 5))]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) fallback: Vec<SttFallback>,
+    pub(crate) turn: TurnSource,
+}
+
+/// Who says when the user's turn is over. `provider`: the STT's provider, if it has an opinion
+/// (Deepgram Flux, AssemblyAI); `docs/operations.md` has the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TurnSource {
+    #[default]
+    Local,
+    Provider,
 }
 
 /// An STT that is used after a failure.

@@ -35,7 +35,7 @@ pub(crate) async fn count_conversations(
 }
 
 /// Number of bytes that a workspace stores, in their stored form: agents, templates, tools,
-/// guardrails, MCP configurations, knowledge documents and custom avatars. Both databases know the
+/// guardrails, MCP configurations, credentials, knowledge documents and custom avatars. Both databases know the
 /// length of a long text without reading it.
 pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     const SUMS: &str = concat!(
@@ -49,6 +49,7 @@ pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Resul
          FROM guardrail WHERE workspace = $1)",
         " + (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
          FROM mcp WHERE workspace = $1)",
+        " + (SELECT COALESCE(SUM(OCTET_LENGTH(secrets)), 0) FROM credential WHERE workspace = $1)",
         " + (SELECT COALESCE(SUM(OCTET_LENGTH(body) + COALESCE(OCTET_LENGTH(source), 0) \
          + COALESCE(OCTET_LENGTH(directions), 0)), 0)",
         " FROM kb_document WHERE kb IN (SELECT id FROM kb WHERE workspace = $1))",

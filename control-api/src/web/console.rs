@@ -21,12 +21,13 @@ macro_rules! assets {
 const ASSETS: &[Asset] = assets! {
     CSS: "console.css", "parts.css";
     JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agents.js", "api.js", "app.js",
-        "avatars.js", "character.js", "control.js", "conversation.js", "conversations.js",
-        "deliveries.js", "dom.js", "editor.js", "files.js", "form.js", "guardrails.js", "keys.js",
-        "knowledge.js", "login.js", "mcp.js", "meeting.js", "paths.js", "preview.js",
-        "providers.js", "records.js", "scope.js", "selectable-avatars.js", "templates.js",
-        "tools.js", "transcript.js", "transcript-view.js", "turns.js", "ui.js", "webhooks.js",
-        "widgets.js";
+        "avatars.js", "chain-test.js", "character.js", "control.js", "conversation.js",
+        "conversations.js", "credentials.js", "deliveries.js", "dom.js", "editor.js",
+        "field-ids.js", "files.js", "form.js", "guardrails.js", "keys.js", "knowledge.js",
+        "local-llm.js", "login.js", "mcp.js", "meeting.js", "paths.js", "preview.js",
+        "provider-widgets.js", "providers.js", "records.js", "sample-player.js", "scope.js",
+        "selectable-avatars.js", "templates.js", "tools.js", "transcript-view.js", "transcript.js",
+        "turns.js", "ui.js", "voice-picker.js", "webhooks.js", "widgets.js";
 };
 
 /// `GET /console`, all paths below it, and `GET /assets/console/{file}`.

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use conversation::event::{
-    AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, UtteranceId,
+    AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, Stage, TurnTimes, UtteranceId,
 };
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
+use conversation::providers::{ProviderUsage, TurnProviders, UsageAmounts};
 use conversation::simulate::simulate_traced;
 use conversation::time::Time;
 use conversation::trace;
@@ -510,6 +511,52 @@ async fn check_records_are_folds(every: usize) {
         *(if is_over { &mut ended } else { &mut open }) += 1;
     }
     assert!(ended * every > 10 && open * every > 50, "{ended} ended, {open} did not");
+}
+
+/// A hosted STT reports its last use when its connection is closed, after the end of the call.
+#[tokio::test]
+async fn the_use_of_providers_is_stored_after_the_end_too() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, _) = server.create_conversation(&agent).await;
+    let usage = |connected_seconds| {
+        Event::ProviderUsage(ProviderUsage {
+            kind: Stage::Stt,
+            provider: "deepgram".into(),
+            amounts: UsageAmounts { connected_seconds, ..UsageAmounts::default() },
+        })
+    };
+    let providers = TurnProviders {
+        stt: vec!["deepgram".into()],
+        llm: vec!["anthropic".into(), "openai".into()],
+        tts: vec!["cartesia".into()],
+    };
+    let mut events = sample_call();
+    let end = events.len() as u64;
+    events.insert(end as usize - 1, (4.5, usage(4.5)));
+    let turn = TurnTimes { providers: providers.clone(), ..TurnTimes::default() };
+    events.insert(end as usize - 1, (4.5, Event::Turn(turn)));
+    let end = events.len() as u64;
+    server.engine.record_events(&id, 0, events);
+    let before = server.wait_for_status(&id, "ENDED").await;
+    let connected = |record: &Value| -> Value {
+        let usage: Value = serde_json::from_str(record["usage_json"].as_str().unwrap()).unwrap();
+        assert_eq!(usage["duration_seconds"], 5.0);
+        usage["providers"][0]["connected_seconds"].clone()
+    };
+    assert_eq!(connected(&before), 4.5);
+    server.engine.record_events(&id, end, [(5.0, usage(0.75))]);
+    let after = wait_for("the late report", async || {
+        let record = server.get(&format!("/v1/ext/conversation/{id}")).await.expect_status(200);
+        (connected(&record) == 5.25).then_some(record)
+    })
+    .await;
+    for field in ["status", "end_reason", "ended_at", "transcript", "warnings"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    let turns = server.get(&format!("/v1/ext/conversation/{id}/turns")).await.expect_status(200);
+    assert_eq!(turns[0]["providers"], json!(providers));
 }
 
 #[tokio::test]

@@ -419,7 +419,7 @@ async fn custom_avatars_fail_without_a_renderer() {
 #[tokio::test]
 async fn providers_are_told_with_their_state() {
     let folder = TempFolder::new();
-    let server = TestServer::start_with(&folder.0, |_| {}).await;
+    let server = TestServer::start(&folder).await;
     let all = server.get("/v1/ext/providers").await;
     assert_eq!(all.header("x-total-count"), all.json().as_array().unwrap().len().to_string());
     let openai = json!([{

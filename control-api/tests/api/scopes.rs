@@ -9,7 +9,7 @@ use crate::harness::{TEST_API_KEY, TempFolder, TestServer, agent_body, wait_for}
 use crate::interface_rows::UNKNOWN_ID;
 
 /// The operations that a key of scope `operate` may use in addition to reads.
-const OPERATE_OPERATIONS: [(&str, &str); 11] = [
+const OPERATE_OPERATIONS: [(&str, &str); 12] = [
     ("POST", "/v1/auth/conversation"),
     ("POST", "/v1/ext/conversation"),
     ("DELETE", "/v1/ext/conversation/{id}"),
@@ -21,6 +21,7 @@ const OPERATE_OPERATIONS: [(&str, &str); 11] = [
     ("POST", "/v1/conversation/{id}/respond"),
     ("POST", "/v1/conversation/{id}/context"),
     ("POST", "/v1/ext/apikey"),
+    ("POST", "/v1/ext/provider/{provider}/sample"),
 ];
 
 /// Creates a key with a scope in the workspace of the server's own key.
@@ -64,7 +65,8 @@ async fn every_operation_opens_to_its_scope_and_to_no_lesser_one() {
         };
         assert_eq!(documented, needed.name(), "the document: {method} {path}");
         *counted.entry(needed.name()).or_insert(0) += 1;
-        let url = path.replace("{id}", UNKNOWN_ID);
+        let url = path.replace("{id}", UNKNOWN_ID).replace("{name}", "openai");
+        let url = url.replace("{provider}", "nobody");
         assert!(!url.contains('{'), "{path}");
         for (scope, key) in &keys {
             let request = server.request(&method, &url).header("x-api-key", key);

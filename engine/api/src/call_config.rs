@@ -97,6 +97,8 @@ pub struct SttChoice {
     pub token: Option<String>,
     /// Words that the STT shall expect.
     pub keyterms: Vec<String>,
+    /// Whether the vendor's opinion about the ends of turns is used, if it has one.
+    pub provider_turns: bool,
     /// Further settings. A provider reads those that it knows.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,

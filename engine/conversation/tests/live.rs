@@ -865,7 +865,7 @@ fn a_held_reply_counts_no_words_without_a_playout_report() {
 fn a_turn_tells_until_when_its_answer_was_heard() {
     let heard = |call: &Harness| {
         let reply_heard = |e: &Event| match *e {
-            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
+            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in, .. } => {
                 Some((turn, heard_end, interrupted, barge_in))
             }
             _ => None,

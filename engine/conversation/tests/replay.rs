@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conversation::conversation::Conversation;
 use conversation::id::ConversationId;
-use conversation::input::{Command, CommandId, Input, SpeechSegmentId, ToolCallId};
+use conversation::input::{Command, CommandId, Input, SpeechSegmentId, ToolCallId, TurnHint};
 use conversation::output::Output;
 use conversation::replay::{Replay, TraceError, Verdict};
 use conversation::settings::Settings;
@@ -237,6 +237,8 @@ fn every_input_reads_back_as_it_was_written() {
             .map(|p| Input::TurnProbability { speech_segment: SpeechSegmentId(0), probability: p }),
     );
     inputs.push(Input::Command { id: CommandId(1), command: Command::Leave });
+    inputs.extend([TurnHint::EagerEnd, TurnHint::Resumed, TurnHint::End].map(Input::TurnHint));
+    inputs.push(Input::SttProvider("deepgram".into()));
     for input in inputs {
         let text = trace::step_line(Time::ZERO, &input, &[]);
         let line: Value = serde_json::from_str(&text).unwrap();

@@ -11,6 +11,8 @@ use crate::connection::Connection;
 /// Limit for audio that still plays at the end of a call: a fade-out or the last frame of a
 /// message.
 const FINAL_AUDIO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Limit for the STT's last report of its use. A hosted STT closes its connection within 0.9 s.
+const FINAL_USAGE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// Whether the media thread must continue to serve a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,26 +138,28 @@ impl Call {
     }
 
     /// Ends the call in three steps: audio plays out, then every connection is hung up, then the
-    /// call is finished.
+    /// call is finished, once the STT has reported its use.
     fn finish(&mut self, now: Instant) -> Lifecycle {
-        let audio_pending =
-            self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < FINAL_AUDIO_TIMEOUT);
-        if audio_pending
-            && self.started_at.is_some()
+        let is_within = |limit| {
+            self.started_at.is_some()
+                && self.ended_at.is_some_and(|at| now.saturating_duration_since(at) < limit)
+        };
+        let awaits_usage = self.awaits_stt_usage && is_within(FINAL_USAGE_TIMEOUT);
+        if is_within(FINAL_AUDIO_TIMEOUT)
             && !self.audio_output.playout.is_silent()
             && self.is_current_up()
         {
             return Lifecycle::Running;
         }
         self.generations.clear();
-        self.trace = None;
         for connection in &mut self.connections {
             if connection.closed_at.is_none() {
                 connection.hang_up(now);
             }
         }
         let current_closed = |c: &crate::connection::Connection| c.closed_at.is_some();
-        if self.connections.iter().all(|c| c.is_finished(now) || current_closed(c)) {
+        if !awaits_usage && self.connections.iter().all(|c| c.is_finished(now) || current_closed(c))
+        {
             Lifecycle::Finished
         } else {
             Lifecycle::Running

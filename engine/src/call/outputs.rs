@@ -1,11 +1,11 @@
-//! Executes the outputs of the conversation, and passes the results of models and tools back to it
-//! as inputs.
+//! Executes the outputs of the conversation. `stage_events` passes the results of models and tools
+//! back to it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conversation::event::{AgentState, Event, EventEnvelope, Stage};
-use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
+use conversation::event::{AgentState, Event, EventEnvelope};
+use conversation::input::{Input, PlayoutEvent, SpeechSegmentId, ToolCallId, TtsEvent};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use engine_api::{CommandError, Pronunciation, Tool, ToolBackend};
 use models::{Handle, Sink};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::client::ClientTool;
-use super::{Call, ReplyTarget};
+use super::{Call, ReplyTarget, usage};
 use crate::messages::{GuardrailHit, StageEvent};
 use crate::speak::tts;
 use crate::think::{call_span, guardrails, llm, tools};
@@ -32,11 +32,11 @@ impl Call {
     /// call this method: it must queue inputs, and this loop handles them.
     pub(super) fn drain_inputs(&mut self, now: Instant) {
         while let Some(input) = self.inputs.pop_front() {
-            if self.ended_at.is_some() {
-                self.inputs.clear();
-                return;
+            // What is reported after the end has the time of the end.
+            if self.ended_at.is_some() && !usage::is_report(&input) {
+                continue;
             }
-            let at = self.conversation_time(now);
+            let at = self.conversation_time(self.ended_at.unwrap_or(now));
             let mut traced = self.trace.is_some().then(|| (input.clone(), Vec::new()));
             self.conversation.handle(input, at);
             while let Some(output) = self.conversation.poll() {
@@ -105,6 +105,8 @@ impl Call {
             Output::CommandResult { id, outcome: answer } => self.reply_to_command(now, id, answer),
             Output::End(_) => {
                 self.ended_at = Some(now);
+                self.add_tts_connections();
+                self.queue_usage_report(now);
                 // The duration of a hosted STT's connection is billed.
                 self.audio_input.end_call();
                 // Nor is a connection of a hosted TTS needed: the rest of the audio is here.
@@ -298,7 +300,7 @@ impl Call {
 
     /// Adds the tools of a server. If several tools share a name, the first one counts: the agent's
     /// own tool, then the first to arrive.
-    fn add_server_tools(&mut self, now: Instant, tools: Vec<Tool>) {
+    pub(super) fn add_server_tools(&mut self, now: Instant, tools: Vec<Tool>) {
         let first = self.server_tools.len();
         for tool in tools {
             if self.available_tools().all(|known| known.name != tool.name) {
@@ -364,108 +366,6 @@ impl Call {
             stage_events.send(StageEvent::ToolResult(call, result));
         };
         self.context.runtime.spawn(run.instrument(span));
-    }
-
-    /// Handles an event of a model or tool.
-    pub(crate) fn handle_stage_event(&mut self, now: Instant, event: StageEvent) {
-        if self.started_at.is_none() || self.ended_at.is_some() {
-            return;
-        }
-        match event {
-            StageEvent::Stt(event) => self.on_stt_event(now, event),
-            StageEvent::TurnProbability(number, p) => {
-                let turn_detector = self.audio_input.turn_detector();
-                if let Some(speech_segment) = turn_detector.and_then(|t| t.on_answer(number, p)) {
-                    self.handle_input(
-                        now,
-                        Input::TurnProbability { speech_segment, probability: p },
-                    );
-                }
-            }
-            StageEvent::Snippets(items) => {
-                self.handle_input(now, Input::ExternalEvent(Event::Snippets { items }))
-            }
-            StageEvent::Llm(generation, event) => {
-                // Events of a cancelled generation that were in flight are ignored.
-                if !self.generations.iter().any(|a| a.generation == generation) {
-                    return;
-                }
-                let (event, last) = match llm::to_llm_event(event) {
-                    Ok(converted) => converted,
-                    Err(text) => {
-                        return self
-                            .handle_input(now, Input::ExternalEvent(Event::Warning { text }));
-                    }
-                };
-                if last {
-                    self.generations.retain(|a| a.generation != generation);
-                }
-                self.handle_input(now, Input::Llm { generation, event });
-            }
-            StageEvent::Tts(segment, event) => self.on_tts_event(now, segment, event),
-            StageEvent::ToolList(Ok(tools)) => self.add_server_tools(now, tools),
-            StageEvent::ToolList(Err(text)) => {
-                self.handle_input(now, Input::ExternalEvent(Event::Warning { text }))
-            }
-            StageEvent::ToolResult(call, result) => {
-                self.handle_input(now, Input::ToolResult { call, result })
-            }
-            StageEvent::Guardrail(guarded) => self.on_guardrail_triggered(now, guarded),
-        }
-    }
-
-    fn on_stt_event(&mut self, now: Instant, event: models::stt::Event) {
-        let input = match event {
-            models::stt::Event::Interim(text) => {
-                Input::Transcript { text, is_final: false, trailing_interim: String::new() }
-            }
-            models::stt::Event::Final(text) => {
-                Input::Transcript { text, is_final: true, trailing_interim: String::new() }
-            }
-            models::stt::Event::Failed(error) => {
-                Input::StageFailed { stage: Stage::Stt, reason: error.to_string() }
-            }
-            models::stt::Event::Recovered => Input::StageRecovered { stage: Stage::Stt },
-            models::stt::Event::Warning(text) => Input::ExternalEvent(Event::Warning { text }),
-            models::stt::Event::Turn(_) | models::stt::Event::Usage(_) => return,
-        };
-        self.handle_input(now, input);
-    }
-
-    fn on_tts_event(&mut self, now: Instant, segment: SegmentId, event: tts::SynthesisEvent) {
-        if !self.audio_output.is_synthesizing(segment) {
-            return;
-        }
-        let event = match event {
-            tts::SynthesisEvent::Phones(phones) => {
-                if let Some(avatar) = &mut self.avatar {
-                    avatar.animator.add_phones(segment, &phones);
-                }
-                return;
-            }
-            tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
-            tts::SynthesisEvent::Warning(text) => {
-                return self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
-            }
-            tts::SynthesisEvent::Samples(samples) => {
-                self.audio_output.playout.push(segment, samples);
-                if self.audio_output.on_samples(segment) != Some(true) {
-                    return;
-                }
-                TtsEvent::FirstAudio
-            }
-            tts::SynthesisEvent::End => {
-                self.audio_output.end_synthesis(segment);
-                let Some(duration) = self.audio_output.playout.complete(segment) else { return };
-                TtsEvent::End { duration }
-            }
-            tts::SynthesisEvent::Failed(error) => {
-                self.audio_output.end_synthesis(segment);
-                self.audio_output.playout.discard(segment);
-                TtsEvent::Failed(error.to_string())
-            }
-        };
-        self.handle_input(now, Input::Tts { segment, event });
     }
 }
 

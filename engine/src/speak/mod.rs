@@ -25,6 +25,8 @@ const MAX_CATCH_UP_FRAMES: u32 = 10;
 struct PendingSynthesis {
     segment: SegmentId,
     epoch: Epoch,
+    /// The provider that speaks; empty until it is known.
+    provider: &'static str,
     /// Samples have arrived.
     has_samples: bool,
     _handle: Handle,
@@ -186,14 +188,27 @@ impl AudioOutput {
     /// Registers a segment that is being synthesized.
     pub fn add_synthesis(&mut self, segment: SegmentId, epoch: Epoch, handle: Handle) {
         self.playout.add_segment(segment, epoch);
-        self.pending.push(PendingSynthesis { segment, epoch, has_samples: false, _handle: handle });
+        self.pending.push(PendingSynthesis {
+            segment,
+            epoch,
+            provider: "",
+            has_samples: false,
+            _handle: handle,
+        });
+    }
+
+    /// This provider synthesizes the segment from now on.
+    pub fn set_provider(&mut self, segment: SegmentId, provider: &'static str) {
+        if let Some(pending) = self.pending.iter_mut().find(|m| m.segment == segment) {
+            pending.provider = provider;
+        }
     }
 
     /// `None` if the segment is no longer synthesized; otherwise whether these are its first
-    /// samples.
-    pub fn on_samples(&mut self, segment: SegmentId) -> Option<bool> {
+    /// samples, and the provider that sent them.
+    pub fn on_samples(&mut self, segment: SegmentId) -> Option<(bool, &'static str)> {
         let pending = self.pending.iter_mut().find(|m| m.segment == segment)?;
-        Some(!std::mem::replace(&mut pending.has_samples, true))
+        Some((!std::mem::replace(&mut pending.has_samples, true), pending.provider))
     }
 
     /// Whether a segment is still being synthesized.

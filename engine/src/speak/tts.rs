@@ -21,6 +21,15 @@ pub enum SynthesisEvent {
     Samples(Vec<i16>),
     /// Another TTS speaks: one sentence for the conversation's record.
     Warning(String),
+    /// The text was sent to this provider, which sends what follows.
+    Provider(&'static str),
+    /// Characters that were sent to a provider.
+    Usage {
+        /// Its name; empty if it is unknown.
+        provider: &'static str,
+        /// Their number.
+        characters: u32,
+    },
     /// The segment has no more samples.
     End,
     /// The synthesis failed; no event follows.
@@ -49,8 +58,11 @@ pub fn synthesis_sink(
 ) -> Sink<Event> {
     // One thread synthesizes a segment, so the lock is never contended; it exists because the
     // sink's type is shared.
-    let processor =
-        Mutex::new(VoiceProcessor { upsampler: None, phone_source: PhoneSource::new(make_phones) });
+    let processor = Mutex::new(VoiceProcessor {
+        provider: "",
+        upsampler: None,
+        phone_source: PhoneSource::new(make_phones),
+    });
     Sink::new(move |event| {
         let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -72,7 +84,13 @@ pub fn synthesis_sink(
                 Ok((phones, samples)) => push_phones_and_samples(&push, phones, samples),
                 Err(e) => push(SynthesisEvent::Failed(e)),
             },
-            Event::Usage { .. } => {}
+            Event::Provider(provider) => {
+                processor.provider = provider;
+                push(SynthesisEvent::Provider(provider));
+            }
+            Event::Usage { characters } => {
+                push(SynthesisEvent::Usage { provider: processor.provider, characters });
+            }
             Event::Warning(text) => push(SynthesisEvent::Warning(text)),
             Event::End => {
                 let (phones, samples) = processor.finish();
@@ -96,6 +114,8 @@ fn push_phones_and_samples(push: &impl Fn(SynthesisEvent), phones: Vec<Phone>, s
 
 /// Processing state of one segment's samples.
 struct VoiceProcessor {
+    /// The provider that speaks; empty if it is unknown.
+    provider: &'static str,
     /// With its input rate in Hz.
     upsampler: Option<(u32, Upsampler)>,
     phone_source: PhoneSource,

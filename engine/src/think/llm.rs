@@ -19,6 +19,8 @@ use crate::messages::StageEvent;
 pub struct GenerationHandle {
     /// The id of the generation.
     pub generation: GenerationId,
+    /// The provider that serves it; empty until it is known.
+    pub provider: &'static str,
     _cancel: oneshot::Sender<()>,
 }
 
@@ -55,7 +57,7 @@ pub fn start_generation(
         handle.cancel();
     };
     net.spawn(task.instrument(call_span(call)));
-    GenerationHandle { generation, _cancel: cancel }
+    GenerationHandle { generation, provider: "", _cancel: cancel }
 }
 
 /// Lets a model that reads whole passages prepare for the knowledge of a call.
@@ -76,6 +78,7 @@ pub fn prepare_knowledge(
 pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
     Ok(match event {
         Event::Warning(text) => return Err(text),
+        Event::Provider(provider) => (LlmEvent::Provider(provider.to_owned()), false),
         Event::Text(text) => (LlmEvent::Text(text), false),
         Event::ToolCall { id, name, arguments } => {
             (LlmEvent::ToolCall { id, name, arguments }, false)

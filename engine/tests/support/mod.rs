@@ -440,7 +440,24 @@ impl Harness {
         tts: Arc<dyn tts::Tts>,
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> LoopbackClient {
-        let setup = self.call_setup(call, script, llm, tts, tts_fallback);
+        let stt = self.scripted_stt(script);
+        let setup = self.call_setup(call, &stt, llm, tts, tts_fallback);
+        self.start_setup(setup)
+    }
+
+    /// Starts a call of an agent with these models.
+    pub fn start_call_with_models(
+        &mut self,
+        call: CallConfig,
+        stt: &dyn stt::Stt,
+        llm: Arc<dyn llm::Llm>,
+        tts: Arc<dyn tts::Tts>,
+    ) -> LoopbackClient {
+        let setup = self.call_setup(call, stt, llm, tts, None);
+        self.start_setup(setup)
+    }
+
+    fn start_setup(&mut self, setup: CallSetup) -> LoopbackClient {
         let (server, client) = loopback::pair();
         let begins = LoopbackCall {
             setup: Box::new(setup),
@@ -457,7 +474,8 @@ impl Harness {
         let conversation = call.id;
         let tts = Arc::new(ScriptedTts { time: self.time.clone() });
         let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: String::new() });
-        let setup = self.call_setup(call, &[], llm, tts, None);
+        let stt = self.scripted_stt(&[]);
+        let setup = self.call_setup(call, &stt, llm, tts, None);
         let (key, stage_events) = (setup.id, self.inbox.stage_events.clone());
         let setup = Mutex::new(Some(Box::new(setup)));
         let open = Box::new(move || {
@@ -491,26 +509,27 @@ impl Harness {
         }
     }
 
+    fn scripted_stt(&self, script: &[&'static str]) -> ScriptedStt {
+        ScriptedStt {
+            time: self.time.clone(),
+            script: script.to_vec(),
+            open_streams: Arc::clone(&self.open_streams),
+        }
+    }
+
     fn call_setup(
         &mut self,
         call: CallConfig,
-        script: &[&'static str],
+        stt: &dyn stt::Stt,
         llm: Arc<dyn llm::Llm>,
         tts: Arc<dyn tts::Tts>,
         tts_fallback: Option<Arc<dyn tts::Tts>>,
     ) -> CallSetup {
         let key = CallId(self.next_call_id);
         self.next_call_id += 1;
-        let stt = ScriptedStt {
-            time: self.time.clone(),
-            script: script.to_vec(),
-            open_streams: Arc::clone(&self.open_streams),
-        };
-        let stage_events = self.inbox.stage_event_sink(key);
-        let sink =
-            Sink::new(move |event| stage_events.send(engine::messages::StageEvent::Stt(event)));
+        let sink = engine::messages::stt_sink(self.inbox.stage_event_sink(key));
         let models = CallModels {
-            stt: stt::Stt::open(&stt, sink).unwrap(),
+            stt: stt.open(sink).unwrap(),
             turn_model: self.turn_model.clone(),
             llm,
             llm_fallback: None,

@@ -138,6 +138,7 @@ impl Attempts {
             }
             running.entry = number;
         }
+        self.sink.send(Event::Provider(self.entries[number].provider));
         let (attempts, has_answered) = (Arc::clone(self), AtomicBool::new(false));
         let sink = Sink::new(move |event| {
             attempts.on_event(number, breaker.as_deref(), &has_answered, event);
@@ -168,8 +169,8 @@ impl Attempts {
                 self.sink.send(Event::Failed(error));
             }
             event => {
-                if !matches!(event, Event::Warning(_)) && !has_answered.swap(true, Ordering::AcqRel)
-                {
+                let is_answer = !matches!(event, Event::Warning(_) | Event::Provider(_));
+                if is_answer && !has_answered.swap(true, Ordering::AcqRel) {
                     breaker.inspect(|breaker| breaker.succeeded());
                 }
                 if matches!(event, Event::End { .. }) {

@@ -7,6 +7,7 @@
 mod remaining;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -45,6 +46,11 @@ impl CallEntry {
             return shared;
         }
         self.instance.get_or_init(|| shared.open_call().unwrap_or_else(|| Arc::clone(shared)))
+    }
+
+    /// What has been opened so far.
+    fn opened(&self) -> Option<&Arc<dyn Tts>> {
+        if self.is_call { self.instance.get() } else { Some(&self.entry.entry.model) }
     }
 
     /// The voice for a request.
@@ -107,6 +113,14 @@ impl Tts for TtsChain {
         }
     }
 
+    fn report_connected(&self, report: &mut dyn FnMut(&'static str, Duration)) {
+        for entry in &*self.entries {
+            if let Some(tts) = entry.opened() {
+                tts.report_connected(&mut |_, time| report(entry.entry.entry.provider, time));
+            }
+        }
+    }
+
     fn has_voice(&self, voice: &str) -> bool {
         self.entries.first().is_none_or(|entry| entry.entry.entry.model.has_voice(voice))
     }
@@ -138,8 +152,9 @@ struct Running {
     handle: Option<Handle>,
     /// Whether the request was cancelled or has ended.
     is_over: bool,
-    /// Sentences that are sent with the next event: a sink is not called within `speak`.
-    warnings: Vec<String>,
+    /// Sentences and providers that are sent with the next event: a sink is not called within
+    /// `speak`.
+    pending: Vec<Event>,
 }
 
 impl Speech {
@@ -175,7 +190,7 @@ impl Speech {
 
     fn warn(&self, reasons: &[String], next: Option<&str>) {
         let sentences = reasons.iter().filter_map(|reason| self.warnings.sentence(reason, next));
-        lock(&self.running).warnings.extend(sentences);
+        lock(&self.running).pending.extend(sentences.map(Event::Warning));
     }
 
     fn speak(self: &Arc<Self>, number: usize) -> Result<(), Error> {
@@ -187,6 +202,7 @@ impl Speech {
                 return Ok(());
             }
             running.entry = number;
+            running.pending.push(Event::Provider(entry.entry.entry.provider));
         }
         if number > 0 {
             *lock(&self.current) = (self.request.reply, number);
@@ -208,9 +224,7 @@ impl Speech {
 
     /// An event of a entry. Its times count from `offset`.
     fn on_event(self: &Arc<Self>, number: usize, offset: f64, event: Event) {
-        for sentence in std::mem::take(&mut lock(&self.running).warnings) {
-            self.sink.send(Event::Warning(sentence));
-        }
+        self.send_pending();
         let breaker = self.entries[number].entry.entry.breaker.as_ref();
         let event = match event {
             Event::Failed(error) => {
@@ -262,13 +276,14 @@ impl Speech {
                 Event::Failed(error)
             }
         };
-        let warnings = {
-            let mut running = lock(&self.running);
-            running.is_over = true;
-            std::mem::take(&mut running.warnings)
-        };
-        warnings.into_iter().for_each(|sentence| self.sink.send(Event::Warning(sentence)));
+        lock(&self.running).is_over = true;
+        self.send_pending();
         self.sink.send(last);
+    }
+
+    fn send_pending(&self) {
+        let pending = std::mem::take(&mut lock(&self.running).pending);
+        pending.into_iter().for_each(|event| self.sink.send(event));
     }
 
     fn cancel(&self) {

@@ -13,7 +13,7 @@ impl Warnings {
     /// The sentence about `reason`, unless it was told before. `next` is the name of the provider
     /// that serves instead.
     pub(super) fn sentence(&self, reason: &str, next: Option<&str>) -> Option<String> {
-        let reason = reason.trim_end_matches('.');
+        let reason = capitalized(reason.trim_end_matches('.'));
         let sentence = match next {
             Some(next) => format!("{reason}; {next} is used instead."),
             None => format!("{reason}."),
@@ -24,5 +24,29 @@ impl Warnings {
         }
         sentences.push(sentence.clone());
         Some(sentence)
+    }
+}
+
+/// The text with a capital letter at its beginning. The messages of errors have none.
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_becomes_a_sentence_that_is_told_once() {
+        let warnings = Warnings::default();
+        let reason = "the API key for Anthropic is not valid";
+        let alone = "The API key for Anthropic is not valid.";
+        assert_eq!(warnings.sentence(reason, None).as_deref(), Some(alone));
+        assert_eq!(warnings.sentence(alone, None), None);
+        let next = "The API key for Anthropic is not valid; OpenAI is used instead.";
+        assert_eq!(warnings.sentence(reason, Some("OpenAI")).as_deref(), Some(next));
+        assert_eq!(warnings.sentence("élan.", None).as_deref(), Some("Élan."));
+        assert_eq!(warnings.sentence("", None).as_deref(), Some("."));
     }
 }

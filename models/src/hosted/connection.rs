@@ -1,5 +1,6 @@
 //! WebSocket connections to the server of a vendor: how they are opened, used and closed.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use egress::Request;
@@ -73,5 +74,31 @@ pub(crate) async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Total duration of successive connections. Several threads may read it.
+#[derive(Default)]
+pub(crate) struct ConnectedTime(Mutex<(Duration, Option<Instant>)>);
+
+impl ConnectedTime {
+    /// A connection is open.
+    pub(crate) fn start(&self, now: Instant) {
+        self.lock().1 = Some(now);
+    }
+
+    /// It is open no longer.
+    pub(crate) fn stop(&self, now: Instant) {
+        *self.lock() = (self.total(now), None);
+    }
+
+    /// The duration until `now`.
+    pub(crate) fn total(&self, now: Instant) -> Duration {
+        let (before, since) = *self.lock();
+        before + since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Duration, Option<Instant>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -185,16 +185,18 @@ fn answer(request: &Request, name: &str, encoder: Option<&CachedEncoder>) -> Ans
     if let Some(name) = rules::first_match(&guardrail_rules(&request.tools), &user_text) {
         return Answer::ToolCall { name: name.to_owned(), arguments: json!({}) };
     }
+    // An agent may have another name in the list of agents than for its users.
+    let prompt_name = prompt::name(&request.prompt);
     let context = TurnContext {
         request,
         history: &visible_items[..turn],
         user_text: &user_text,
-        agent_name: name,
+        agent_name: prompt_name.as_deref().unwrap_or(name),
     };
     let candidates = Candidates::collect(&context);
     let subjects = &candidates.subjects;
     let mut names = normalize_words(name);
-    names.extend(prompt::name(&request.prompt));
+    names.extend(normalize_words(context.agent_name));
     if farewell::is_goodbye(&user_text, &names) {
         let templates = &Phrases::english().farewell.reply;
         let words = small_talk::from_templates(&context, templates, subjects, None);

@@ -201,7 +201,18 @@ impl<P: Protocol> Server<P> {
                 None => break result.map_err(|error| self.name(error)),
             }
         };
-        result.map_err(|error| self.redact(&error))
+        result.map_err(|error| self.redact(&self.name_vendor(error)))
+    }
+
+    /// The error with the vendor's name, which those of the connection lack.
+    fn name_vendor(&self, error: Error) -> Error {
+        let (vendor, words) = (self.protocol.vendor(), error.to_string());
+        let message = match error.kind() {
+            _ if words.contains(vendor) => return error,
+            ErrorKind::Timeout => format!("{vendor} did not answer in time"),
+            _ => format!("{vendor}: {words}"),
+        };
+        Error::new(error.kind(), message)
     }
 
     /// Sends the request until the server accepts it. It is repeated without the optional

@@ -84,6 +84,8 @@ pub enum Event {
     },
     /// Another model answers: one sentence for the conversation's record.
     Warning(String),
+    /// The request is sent to this provider, which sends what follows. Not a part of the answer.
+    Provider(&'static str),
     /// The reply is complete.
     End {
         /// Tokens of the prompt, 0 if unknown. They include the cached ones.

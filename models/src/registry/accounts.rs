@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use super::Registry;
 use super::vendors::{CUSTOM, Kind, VENDORS, Vendor};
@@ -100,6 +101,17 @@ impl Accounts {
     }
 }
 
+/// Time limits of a provider, whoever's key is used; `None` = the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProviderTimeouts {
+    /// To open a connection while somebody waits for it.
+    pub connect: Option<Duration>,
+    /// To the first token, to the first sound, or from the end of speech to the final transcript.
+    pub first: Option<Duration>,
+    /// Between two parts of an answer.
+    pub gap: Option<Duration>,
+}
+
 /// Address and key for a call.
 pub(super) struct Access {
     /// Base URL; empty = the vendor's.
@@ -109,6 +121,7 @@ pub(super) struct Access {
     pub(super) model: String,
     pub(super) client: egress::Client,
     pub(super) share_data: bool,
+    pub(super) timeouts: ProviderTimeouts,
 }
 
 /// A setting without blanks around it; `None` if nothing is left.
@@ -130,6 +143,7 @@ impl Registry {
     ) -> Result<Access, String> {
         let (url, token) = (non_empty(url), non_empty(token));
         let account = self.config.accounts.get(vendor, workspace);
+        let timeouts = self.config.timeouts.get(vendor.name).copied().unwrap_or_default();
         match (url, token, account) {
             (None, None, Some(account)) => Ok(Access {
                 url: account.url.clone().unwrap_or_default(),
@@ -142,6 +156,7 @@ impl Registry {
                     .unwrap_or_default(),
                 client: self.client.trusted(),
                 share_data: account.share_data,
+                timeouts,
             }),
             (None, None, None) if vendor.needs_key => {
                 Err(format!("The {kind} provider {:?} needs an API key", vendor.name))
@@ -155,6 +170,7 @@ impl Registry {
                 model: String::new(),
                 client: self.client.clone(),
                 share_data: false,
+                timeouts,
             }),
         }
     }

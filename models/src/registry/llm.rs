@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use engine_api::LlmChoice;
 
-use super::vendors::{CUSTOM, Kind, VENDORS, Vendor};
-use super::{Access, Registry, WithWarning, ignored_options, joined, normalize_name};
+use super::vendors::{Kind, Vendor};
+use super::{Access, BUILTIN, Registry, WithWarning, ignored_options, joined, normalize_name};
 use super::{non_empty, truncate_for_message};
-use crate::chain::{ChainEntry, LlmChain};
+use crate::chain::{ChainEntry, LlmChain, NamedLlm};
 use crate::llm::anthropic::{self, Anthropic};
 use crate::llm::builtin::BuiltinLlm;
 use crate::llm::gemini::{self, Gemini};
@@ -62,7 +62,9 @@ impl Registry {
         }
         let warning = joined(warnings);
         match entries.pop() {
-            Some(only) if entries.is_empty() && only.breaker.is_none() => (only.model, warning),
+            Some(only) if entries.is_empty() && only.breaker.is_none() => {
+                (Arc::new(NamedLlm(only)), warning)
+            }
             last => {
                 entries.extend(last);
                 (Arc::new(LlmChain::new(entries)), warning)
@@ -94,21 +96,14 @@ impl Registry {
             workspace: choice.workspace.clone(),
             ..LlmChoice::default()
         };
-        if !self.config.defaults.llm.is_empty() {
-            return self.config.defaults.llm.iter().map(|name| of(name)).collect();
-        }
-        let has_account = |vendor: &&Vendor| {
-            vendor.serves(Kind::Llm)
-                && self.config.accounts.get(vendor, &choice.workspace).is_some()
-        };
-        VENDORS.iter().find(has_account).map(|vendor| of(vendor.name)).into_iter().collect()
+        self.default_providers(Kind::Llm, &choice.workspace).into_iter().map(of).collect()
     }
 
     /// The language model of one choice, and a sentence about its options.
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn llm_entry(
+    pub(super) fn llm_entry(
         &self,
         choice: &LlmChoice,
         agent_name: &str,
@@ -122,9 +117,7 @@ impl Registry {
             }
             "script" => {
                 let scripted = Arc::new(self.scripted_models(&choice.model)?);
-                let entry =
-                    ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
-                return Ok((entry, None));
+                return Ok((ChainEntry::of_script(scripted), None));
             }
             _ => {}
         }
@@ -134,13 +127,7 @@ impl Registry {
             "google" | "gemini" => Protocol::Gemini,
             _ => Protocol::ChatCompletions,
         };
-        let account = match name.as_str() {
-            "openairesponses" => "openai",
-            "geminiopenai" | "googleopenai" => "google",
-            "azure" | "azureopenai" => CUSTOM,
-            name => name,
-        };
-        let vendor = Vendor::find(account).filter(|vendor| vendor.serves(Kind::Llm));
+        let vendor = Vendor::of_provider(&name).filter(|vendor| vendor.serves(Kind::Llm));
         let Some(vendor) = vendor else {
             let requested = truncate_for_message(&choice.provider);
             return Err(format!("The LLM provider {requested:?} is not available on this server"));
@@ -149,7 +136,8 @@ impl Registry {
         let access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
         let breaker = Some(self.breaker(Kind::Llm, vendor, &access));
         let (model, ignored) = self.hosted_llm(protocol, &name, choice, access);
-        let entry = ChainEntry { name: vendor.display_name.to_owned(), model, breaker };
+        let name = vendor.display_name.to_owned();
+        let entry = ChainEntry { name, provider: vendor.name, model, breaker };
         Ok((entry, of_server(ignored)))
     }
 
@@ -161,19 +149,20 @@ impl Registry {
         choice: &'a LlmChoice,
         access: Access,
     ) -> (Arc<dyn Llm>, Vec<&'a str>) {
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let (refused, runtime) = (self.refused_parameters.clone(), self.runtime.clone());
         let requested = non_empty(Some(&choice.model)).unwrap_or(&operator_model);
         let or_default = |text: &str, default: &str| match text {
             "" => default.to_owned(),
             text => text.to_owned(),
         };
-        let config = |url: String, model: String| Config {
-            url,
-            token,
-            model,
-            timeouts: Timeouts::default(),
+        let default = Timeouts::default();
+        let timeouts = Timeouts {
+            first_token: timeouts.first.unwrap_or(default.first_token),
+            between_tokens: timeouts.gap.unwrap_or(default.between_tokens),
+            ..default
         };
+        let config = |url: String, model: String| Config { url, token, model, timeouts };
         match protocol {
             Protocol::Anthropic => {
                 let (options, ignored) = anthropic::Options::read(&choice.options);
@@ -223,7 +212,8 @@ impl Registry {
     fn builtin_entry(&self, agent_name: &str) -> ChainEntry<dyn Llm> {
         let encoder = self.encoder.get().cloned();
         let llm = BuiltinLlm::new(agent_name, self.runtime.clone(), encoder);
-        ChainEntry { name: "the built-in answerer".into(), model: Arc::new(llm), breaker: None }
+        let name = "the built-in answerer".into();
+        ChainEntry { name, provider: BUILTIN, model: Arc::new(llm), breaker: None }
     }
 }
 

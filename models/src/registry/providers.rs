@@ -7,7 +7,9 @@ use super::vendors::CUSTOM;
 use super::{Config, Kind, VENDORS, Vendor};
 use crate::llm::{anthropic, gemini, openai};
 use crate::stt;
-use crate::tts::{HEART, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts};
+use crate::tts::{
+    HEART, ListedVoice, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts,
+};
 
 /// One provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -251,6 +253,24 @@ fn field(
     default_value: &'static str,
 ) -> ProviderField {
     ProviderField { name, r#type: "ENUM", label, items, default_value }
+}
+
+/// The voices of a provider of this server; `None` if it is not one.
+pub(super) fn builtin_voices(provider: &str) -> Option<Vec<ListedVoice>> {
+    let is_it = |listed: &Provider| {
+        listed.provider_type == Kind::Tts.name()
+            && (listed.provider == provider
+                || (listed.provider, provider) == ("builtin", "visavis"))
+    };
+    let fields = builtin_providers().into_iter().find(is_it)?.additional_fields;
+    let voices = fields.into_iter().find(|field| field.name == "voice_id")?.items;
+    let voice = |option: ProviderOption| ListedVoice {
+        id: option.value.into(),
+        name: option.label.into(),
+        language: Some("en".into()),
+        ..ListedVoice::default()
+    };
+    Some(voices.into_iter().map(voice).collect())
 }
 
 fn builtin_providers() -> Vec<Provider> {

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 
 use super::vendors::{Kind, Vendor};
 use super::{
-    Access, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
+    Access, BUILTIN, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
     truncate_for_message,
 };
+use crate::chain::NamedStt;
 use crate::stt::{
     Fallback, HostedConfig, HostedOptions, Stt, assemblyai, deepgram, elevenlabs, openai,
     transcriptions,
@@ -51,15 +52,15 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn stt_entry(
+    pub(super) fn stt_entry(
         &self,
         choice: &SttChoice,
         fallback: Option<(String, Arc<dyn Stt>)>,
     ) -> Result<(String, WithWarning<Arc<dyn Stt>>), String> {
         let name = normalize_name(&choice.provider);
         let builtin = match name.as_str() {
-            "moonshine" => self.moonshine.get().cloned(),
-            "pocketsphinx" => self.pocketsphinx.get().cloned(),
+            "moonshine" => self.moonshine.get().map(|stt| named("moonshine", stt)),
+            "pocketsphinx" => self.pocketsphinx.get().map(|stt| named("pocketsphinx", stt)),
             "" | "builtin" | "visavis" => {
                 let builtin = self.builtin_stt();
                 Some(builtin.map_err(|_| "This server has no built-in STT".to_owned())?)
@@ -74,7 +75,8 @@ impl Registry {
         }
         if name == "script" {
             let scripted = Arc::new(self.scripted_models(&choice.model)?);
-            return Ok(("the script".to_owned(), (scripted, None)));
+            let scripted: Arc<dyn Stt> = scripted;
+            return Ok(("the script".to_owned(), (named("script", &scripted), None)));
         }
         let vendor = Vendor::find(&name).filter(|vendor| vendor.serves(Kind::Stt));
         let Some(vendor) = vendor else {
@@ -100,10 +102,11 @@ impl Registry {
             None => (BUILTIN_NAME.to_owned(), self.builtin_stt().ok()),
         };
         let fallback = Fallback::new(next, name, breaker);
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, .. } = access;
         let model = non_empty(Some(&choice.model)).unwrap_or(&operator_model).to_owned();
         let (mut options, ignored) = read_options(vendor, &model, &choice.options);
         options.share_data = share_data;
+        options.provider_turns = choice.provider_turns;
         let config = HostedConfig {
             url,
             token,
@@ -122,16 +125,21 @@ impl Registry {
             "groq" => transcriptions::groq(&config, &options, client, fallback, runtime),
             _ => transcriptions::openai_compatible(&config, &options, client, fallback, runtime),
         };
-        let stt = stt.map_err(|error| error.to_string())?;
+        let stt = named(vendor.name, &stt.map_err(|error| error.to_string())?);
         Ok((vendor.display_name.to_owned(), (stt, ignored_options(Kind::Stt, &ignored))))
     }
 
     /// The best STT on this machine.
     fn builtin_stt(&self) -> Result<Arc<dyn Stt>, Error> {
         let best = self.moonshine.get().or_else(|| self.pocketsphinx.get());
-        best.cloned()
+        best.map(|stt| named(BUILTIN, stt))
             .ok_or_else(|| Error::new(ErrorKind::NotAvailable, "no STT engine is installed"))
     }
+}
+
+/// The STT, which tells this name of its provider.
+fn named(provider: &'static str, stt: &Arc<dyn Stt>) -> Arc<dyn Stt> {
+    Arc::new(NamedStt { provider, stt: Arc::clone(stt) })
 }
 
 /// The options of a vendor's model, and the names of those that it does not read.

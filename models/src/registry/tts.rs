@@ -7,11 +7,11 @@ use engine_api::TtsChoice;
 
 use super::vendors::{Kind, Vendor};
 use super::{
-    Access, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
+    Access, BUILTIN, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
     truncate_for_message,
 };
 use crate::Error;
-use crate::chain::{ChainEntry, TtsChain, TtsEntry};
+use crate::chain::{ChainEntry, NamedTts, TtsChain, TtsEntry};
 use crate::tts::cartesia::{CartesiaConfig, cartesia};
 use crate::tts::deepgram::{DeepgramTtsConfig, deepgram};
 use crate::tts::elevenlabs::{ElevenLabsConfig, elevenlabs};
@@ -57,7 +57,7 @@ impl Registry {
             }
         }
         match entries.pop() {
-            Some(only) if entries.is_empty() => (Ok(only.entry.model), warning),
+            Some(only) if entries.is_empty() => (Ok(Arc::new(NamedTts(only.entry))), warning),
             last => {
                 entries.extend(last);
                 (Ok(Arc::new(TtsChain::new(entries))), warning)
@@ -69,28 +69,26 @@ impl Registry {
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
-    fn tts_entry(
+    pub(super) fn tts_entry(
         &self,
         choice: &TtsChoice,
     ) -> Result<(ChainEntry<dyn Tts>, Option<String>), String> {
         let name = normalize_name(&choice.provider);
-        let builtin = |name: &str, model: Arc<dyn Tts>| {
+        let builtin = |name: &str, provider: &'static str, model: Arc<dyn Tts>| {
             let ignored: Vec<&str> = choice.options.keys().map(String::as_str).collect();
-            let entry = ChainEntry { name: name.to_owned(), model, breaker: None };
+            let entry = ChainEntry { name: name.to_owned(), provider, model, breaker: None };
             Ok((entry, ignored_options(Kind::Tts, &ignored)))
         };
         match (name.as_str(), self.hibari.get(), self.flite.get()) {
-            ("hibari", Some(hibari), _) => return builtin("Hibari", Arc::clone(hibari)),
-            ("flite", _, Some(flite)) => return builtin("flite", Arc::clone(flite)),
+            ("hibari", Some(hibari), _) => return builtin("Hibari", "hibari", Arc::clone(hibari)),
+            ("flite", _, Some(flite)) => return builtin("flite", "flite", Arc::clone(flite)),
             ("" | "builtin" | "visavis", ..) => {
                 let entry = self.builtin_tts().map_err(|_| "This server has no built-in voice")?;
-                return builtin(&entry.name, entry.model);
+                return builtin(&entry.name, entry.provider, entry.model);
             }
             ("script", ..) => {
                 let scripted = Arc::new(self.scripted_models(&choice.model_id)?);
-                let entry =
-                    ChainEntry { name: "the script".into(), model: scripted as _, breaker: None };
-                return Ok((entry, None));
+                return Ok((ChainEntry::of_script(scripted), None));
             }
             _ => {}
         }
@@ -105,7 +103,8 @@ impl Registry {
         let access = self.access(vendor, Kind::Tts, own, &choice.workspace)?;
         let breaker = Some(self.breaker(Kind::Tts, vendor, &access));
         let (model, ignored) = self.hosted_tts(vendor, choice, access)?;
-        let entry = ChainEntry { name: vendor.display_name.to_owned(), model, breaker };
+        let name = vendor.display_name.to_owned();
+        let entry = ChainEntry { name, provider: vendor.name, model, breaker };
         Ok((entry, ignored_options(Kind::Tts, &ignored)))
     }
 
@@ -116,11 +115,16 @@ impl Registry {
         choice: &'a TtsChoice,
         access: Access,
     ) -> Result<(Arc<dyn Tts>, Vec<&'a str>), String> {
-        let Access { url, token, model: operator_model, client, share_data } = access;
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let model = non_empty(Some(&choice.model_id)).unwrap_or(&operator_model).to_owned();
         let (voice, language) = (String::new(), choice.language.clone());
         let (values, runtime) = (&choice.options, self.runtime.clone());
-        let timeouts = tts::Timeouts::default();
+        let default = tts::Timeouts::default();
+        let timeouts = tts::Timeouts {
+            connect: timeouts.connect.unwrap_or(default.connect),
+            first_sound: timeouts.first.unwrap_or(default.first_sound),
+            gap: timeouts.gap.unwrap_or(default.gap),
+        };
         let (tts, ignored) = match vendor.name {
             "elevenlabs" => {
                 let (options, ignored) = tts::elevenlabs::Options::read(values);
@@ -169,6 +173,7 @@ impl Registry {
     /// The built-in voices.
     fn builtin_tts(&self) -> Result<ChainEntry<dyn Tts>, Error> {
         let builtin = BuiltinTts::new(self.hibari.get().cloned(), self.flite.get().cloned())?;
-        Ok(ChainEntry { name: "a built-in voice".into(), model: Arc::new(builtin), breaker: None })
+        let (name, provider) = ("a built-in voice".into(), BUILTIN);
+        Ok(ChainEntry { name, provider, model: Arc::new(builtin), breaker: None })
     }
 }

@@ -116,6 +116,18 @@ impl Vendor {
         VENDORS.iter().find(|vendor| vendor.name == name || vendor.aliases.contains(&&*name))
     }
 
+    /// The vendor of the provider that an agent names: a further interface of a vendor is a provider
+    /// of its own, and uses the same account.
+    #[must_use]
+    pub fn of_provider(provider: &str) -> Option<&'static Self> {
+        match super::normalize_name(provider).as_str() {
+            "openairesponses" => Self::find("openai"),
+            "geminiopenai" | "googleopenai" => Self::find("google"),
+            "azure" | "azureopenai" => Self::find(CUSTOM),
+            name => Self::find(name),
+        }
+    }
+
     /// Whether it serves `kind`.
     #[must_use]
     pub fn serves(&self, kind: Kind) -> bool {
@@ -159,6 +171,15 @@ mod tests {
             assert_eq!(Vendor::find(name).map(|vendor| vendor.name), Some(expected), "{name}");
         }
         assert_eq!(Vendor::find("nobody"), None);
+        assert_eq!(Vendor::find("openai-responses"), None);
+        for (name, expected) in [
+            ("openai-responses", "openai"),
+            ("Gemini OpenAI", "google"),
+            ("azure", "custom"),
+            ("claude", "anthropic"),
+        ] {
+            assert_eq!(Vendor::of_provider(name).map(|v| v.name), Some(expected), "{name}");
+        }
         assert_eq!(Vendor::find(""), None);
     }
 

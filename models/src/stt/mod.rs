@@ -41,6 +41,8 @@ pub enum Event {
     /// What the stream used since the last report. Sent every 10 s, and when the stream ends or
     /// another STT replaces it.
     Usage(Usage),
+    /// The provider whose transcripts follow. Sent before its first transcript.
+    Provider(&'static str),
 }
 
 /// A vendor's opinion about the user's turn. The last interim transcript contains its words.
@@ -57,6 +59,8 @@ pub enum TurnHint {
 /// What a hosted stream used. Which part is billed depends on the vendor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// Name of the provider; empty until the registry's STT adds it.
+    pub provider: &'static str,
     /// Duration of open connections.
     pub connected: Duration,
     /// Duration of the audio that was sent, repetitions included.
@@ -97,4 +101,9 @@ pub trait SttStream: Send {
     fn push_audio(&mut self, pcm: &[i16]);
     /// The speech ended: all samples so far are decoded, and one [`Event::Final`] is sent for them.
     fn end_speech(&mut self);
+    /// Whether an [`Event::Usage`] follows after the stream was dropped. The sink is dropped after
+    /// it.
+    fn reports_usage(&self) -> bool {
+        false
+    }
 }

@@ -334,4 +334,8 @@ impl SttStream for HostedStream {
             self.send(Command::EndSpeech);
         }
     }
+
+    fn reports_usage(&self) -> bool {
+        true
+    }
 }

@@ -31,6 +31,7 @@ pub use upsampler::Upsampler;
 pub use voice::{HEART, Voice, check_builtin_voice, resolve_voice};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Error, Handle, Sink};
 
@@ -78,6 +79,8 @@ pub enum Event {
     },
     /// Another TTS speaks: one sentence for the conversation's record.
     Warning(String),
+    /// The text was sent to this provider, which sends what follows.
+    Provider(&'static str),
     /// All samples were sent.
     End,
     /// The request failed; no event follows.
@@ -128,6 +131,13 @@ pub trait Tts: Send + Sync {
     /// handles; this closes what is open for the reply at a vendor.
     fn cancel_reply(&self, reply: u64) {
         let _ = reply;
+    }
+
+    /// Calls `report` with the name of each provider and the duration of its connections so far.
+    /// The name is empty if only the registry knows it. For instances of
+    /// [`open_call`](Tts::open_call).
+    fn report_connected(&self, report: &mut dyn FnMut(&'static str, Duration)) {
+        let _ = report;
     }
 
     /// Whether a voice of this name exists. The empty name is the default voice. An implementation

@@ -83,7 +83,11 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
             }
             Event::End => return samples,
             Event::Failed(error) => panic!("{error}"),
-            Event::Phones(_) | Event::Words(_) | Event::Usage { .. } | Event::Warning(_) => {}
+            Event::Phones(_)
+            | Event::Words(_)
+            | Event::Usage { .. }
+            | Event::Provider(_)
+            | Event::Warning(_) => {}
         }
     }
     panic!("the voice fell silent");

@@ -12,6 +12,7 @@ Clients:
 - console: the console in Chromium, with checks of names, contrast and layout
 - webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
 - typed_call: a whole call of that caller with typed words, from the join to the record
+- provider_call: a call with the fakes of hosted providers
 - sdp: the offer of a third-party client, as text
 
 Stand-ins for what the server or the browser talks to:
@@ -19,6 +20,7 @@ Stand-ins for what the server or the browser talks to:
 - receivers: a webhook receiver, a web site, a tool, an OpenAI-compatible model
 - webhook_receiver: a receiver of many webhooks, as a process
 - mcp_server: an MCP server, as a process
+- providers: hosted speech-to-text, language models and text-to-speech
 - preview_stub: avatar previews without drawing
 - relay: a network with loss, delay, reordering and limited bandwidth
 

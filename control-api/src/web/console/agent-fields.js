@@ -35,8 +35,9 @@ const attachmentField = (path, label, records) => ({
 
 /**
  * The sections of the form. The lists are the records that the form offers.
+ * `chainTest`: the node that tests the models.
  * @param {{template?: boolean, avatars: any[], providers: any[], knowledge: any[], tools: any[],
- *   guardrails: any[], mcp: any[]}} options
+ *   guardrails: any[], mcp: any[], chainTest?: any}} options
  */
 export function agentSections({
   template = false,
@@ -46,6 +47,7 @@ export function agentSections({
   tools,
   guardrails,
   mcp,
+  chainTest,
 }) {
   const [namePath, promptPath] = template
     ? ["template_name", "template_system_prompt"]
@@ -95,6 +97,17 @@ export function agentSections({
     },
     speechSection(providers),
     languageModelSection(providers),
+    chainTest && {
+      id: "chain",
+      title: "Test of the models",
+      summary: "Latency or error of each",
+      open: false,
+      description:
+        "Sends one real request to the voice, the speech recognition and the language model as " +
+        "they are selected above, saved or not.",
+      fields: [],
+      more: chainTest,
+    },
     {
       id: "knows",
       title: "Knowledge, tools and rules",
@@ -382,7 +395,7 @@ export function agentSections({
         },
       ],
     },
-  ];
+  ].filter(Boolean);
 }
 
 /**

@@ -1,9 +1,12 @@
 // Agents: the list, and the form of one agent.
 
 import { agentSections, toFormValue } from "./agent-fields.js";
+import { llmValues, MODELS_PATH } from "./agent-model-fields.js";
 import * as api from "./api.js";
+import { chainTest } from "./chain-test.js";
 import { button, copyable, h, link, pill, plural } from "./dom.js";
 import { form } from "./form.js";
+import { localServers } from "./local-llm.js";
 import { meetingDialog } from "./meeting.js";
 import { selectableAvatars } from "./selectable-avatars.js";
 import {
@@ -223,8 +226,16 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
           h("a", { href: conversationsUrl(agent) }, "Earlier conversations"),
         ],
   );
+  /** The models that the form names. */
+  const models = () => formView.current().avatars[0].config;
   const formView = form({
-    sections: agentSections(options),
+    sections: agentSections({
+      ...options,
+      chainTest: chainTest(() => {
+        const { stt, llm, tts } = models();
+        return { stt, llm, tts };
+      }, agent.id),
+    }),
     value: toFormValue(agent),
     setUnsavedCheck,
     label: "Save changes",
@@ -235,6 +246,9 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
       toast("Saved. The changes apply from the next conversation.");
     },
   });
+  formView
+    .field(`${MODELS_PATH}.llm.url`)
+    .node.after(localServers(signal, (choice) => formView.fill(llmValues(choice))));
   formView.field("callback_events").node.after(
     h(
       "div",

@@ -24,6 +24,7 @@ export class ApiError extends Error {
       return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
     if (this.status === 429)
       return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
+    if (this.status === 502 && this.reason) return toSentence(this.reason);
     if (this.status === 503)
       return (
         `The server cannot process the request now${this.reason ? `: ${this.reason}` : ""}. ` +

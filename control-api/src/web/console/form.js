@@ -147,8 +147,10 @@ export function form({
     }
   };
   const updateVisibility = () => {
-    for (const { field, node: fieldNode } of fields.values())
+    for (const { field, control, node: fieldNode } of fields.values()) {
       if (field.visibleIf) fieldNode.hidden = !field.visibleIf(valueAt);
+      control.refresh?.(valueAt);
+    }
   };
   const clearError = (entry) => {
     entry.errorNode.hidden = true;
@@ -249,7 +251,32 @@ export function form({
       submitButton.disabled = false;
     }
   });
+  /** The body that would be sent, without the fields that are not valid. */
+  const current = () => {
+    const body = structuredClone(value);
+    for (const path of fields.keys()) {
+      const fieldValue = valueAt(path);
+      if (fieldValue !== undefined) setPath(body, path, fieldValue);
+    }
+    return body;
+  };
+  /** Enters values, by path, as the user would. */
+  const fill = (values) => {
+    for (const [path, fieldValue] of Object.entries(values)) {
+      const { control } = fields.get(path);
+      control.set(fieldValue);
+      control.focusTarget().dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  };
   setUnsavedCheck(() => dirty && node.isConnected);
   updateVisibility();
-  return { node, get: valueAt, submitButton, field: (path) => fields.get(path), showError };
+  return {
+    node,
+    get: valueAt,
+    current,
+    fill,
+    submitButton,
+    field: (path) => fields.get(path),
+    showError,
+  };
 }

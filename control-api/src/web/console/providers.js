@@ -1,7 +1,8 @@
 // The STT, LLM and TTS providers of this server, and whether the server is ready.
 
 import * as api from "./api.js";
-import { h, pill } from "./dom.js";
+import { credentialsCard, keyDialog } from "./credentials.js";
+import { button, h, pill } from "./dom.js";
 import { card, pageHeader } from "./ui.js";
 
 const KINDS = [
@@ -21,10 +22,12 @@ async function readiness(signal) {
 /** Without a key on the server, an agent that uses the provider needs a key of its own. */
 const configurationPill = (provider) => {
   if (!provider.configured) return pill("Needs a key", "warn");
-  return provider.provider === "custom" ? pill("Configured per agent") : pill("Ready", "good");
+  if (provider.source === "workspace") return pill("Your key", "good");
+  if (provider.source === "none") return pill("Configured per agent");
+  return pill("Ready", "good");
 };
 
-const providerItem = (provider) =>
+const providerItem = (provider, storeKey) =>
   h(
     "li",
     {},
@@ -44,7 +47,7 @@ const providerItem = (provider) =>
           { class: "soft" },
           "Start the server with ",
           h("code", {}, `${provider.provider.toUpperCase()}_API_KEY`),
-          ", or set a key in the agent.",
+          ", store a key of this workspace, or set one in the agent.",
         ),
       provider.additional_fields.map((field) =>
         h(
@@ -54,26 +57,42 @@ const providerItem = (provider) =>
         ),
       ),
     ),
+    !provider.configured &&
+      button("Store a key", {
+        needs: "administer",
+        class: "small",
+        "aria-label": `Store a key of ${provider.display_name}`,
+        onclick: () => storeKey(provider.provider),
+      }),
     configurationPill(provider),
   );
 
-export async function providersPage({ signal }) {
-  const [providers, readinessPill] = await Promise.all([
+export async function providersPage({ signal, reloadView }) {
+  const [providers, credentials, readinessPill] = await Promise.all([
     api.get("/v1/ext/providers", signal),
+    api.get("/v1/ext/credentials", signal),
     readiness(signal),
   ]);
+  const storeKey = async (name) => {
+    if (await keyDialog(providers, null, name)) await reloadView();
+  };
   return [
     pageHeader(
       "Providers",
       "The STT, language models and TTS that agents on this server can use.",
       h("p", { class: "tags" }, readinessPill),
     ),
+    credentialsCard(credentials, providers, reloadView),
     ...KINDS.map(([kind, title]) => {
       const ofKind = providers.filter((provider) => provider.provider_type === kind);
       return card(
         title,
         ofKind.length
-          ? h("ul", { class: "list inner" }, ofKind.map(providerItem))
+          ? h(
+              "ul",
+              { class: "list inner" },
+              ofKind.map((provider) => providerItem(provider, storeKey)),
+            )
           : h("p", { class: "soft" }, "None."),
       );
     }),

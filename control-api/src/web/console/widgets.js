@@ -1,11 +1,11 @@
 // The controls of a form, by kind. Each returns `{node, get, focusTarget}`: its node, a function
 // for its value, and a function for the element that takes the focus. Controls of a single value
-// also have `set(value)`. `group`: the control consists of several inputs.
+// also have `set(value)`. Controls that depend on other fields have `refresh(get)`. `group`: the control consists of several inputs.
 
 import { button, h, icon } from "./dom.js";
+import { describedBy, inputId } from "./field-ids.js";
+import { fallbacks, voice } from "./provider-widgets.js";
 
-const inputId = (field) => `f-${field.path.replace(/[^a-z0-9]+/gi, "-")}`;
-const describedBy = (field) => `${inputId(field)}-hint ${inputId(field)}-fault`;
 const simpleControl = (
   node,
   get,
@@ -30,12 +30,24 @@ function text(field, value) {
   const trimmed = () => (field.type === "password" ? node.value : node.value.trim());
   const get = () => trimmed() || (field.emptyValue === undefined ? "" : field.emptyValue);
   if (!field.suggestions) return simpleControl(node, get);
-  const datalist = h(
-    "datalist",
-    { id: `${inputId(field)}-list` },
-    field.suggestions.map((option) => h("option", { value: option })),
-  );
-  return { node: h("div", {}, node, datalist), get, focusTarget: () => node };
+  const datalist = h("datalist", { id: `${inputId(field)}-list` });
+  /** Suggestions are texts, or `{value, label}`. */
+  const show = (suggestions) =>
+    datalist.replaceChildren(
+      ...suggestions.map((option) =>
+        h("option", { value: option.value ?? option }, option.label ?? ""),
+      ),
+    );
+  const dependsOnForm = typeof field.suggestions === "function";
+  if (!dependsOnForm) show(field.suggestions);
+  return {
+    ...simpleControl(node, get),
+    node: h("div", {}, node, datalist),
+    refresh: (getField) => {
+      if (dependsOnForm) show(field.suggestions(getField));
+      if (field.placeholderFor) node.placeholder = field.placeholderFor(getField);
+    },
+  };
 }
 
 function emptyAsNull(widget) {
@@ -371,6 +383,8 @@ const KINDS = {
   pairs,
   cards,
   secret,
+  voice,
+  fallbacks,
 };
 
 /** The control of a field. */

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::contract::id::ConversationId;
+use crate::contract::providers::{ProviderUsage, TurnProviders};
 use crate::contract::time::Time;
 
 /// An event with its sequence number and time.
@@ -304,7 +305,7 @@ pub enum Event {
         /// The reason, in the provider's words.
         reason: String,
     },
-    /// The conversation has ended. The last event.
+    /// The conversation has ended. The last event, except for [`Event::ProviderUsage`].
     #[serde(rename = "ended")]
     Ended {
         /// The reason.
@@ -391,7 +392,15 @@ pub enum Event {
         /// Seconds from the true onset of the interrupting speech to the last sample; null if no
         /// speech interrupted it.
         barge_in: Option<f64>,
+        /// The providers of the whole turn, if another one has taken over since
+        /// [`Event::Turn`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        providers: Option<TurnProviders>,
     },
+    /// What a provider used since its last report. The last reports follow the end of the
+    /// conversation, with its time.
+    #[serde(rename = "provider.usage")]
+    ProviderUsage(ProviderUsage),
 }
 
 /// The state of the agent.
@@ -555,6 +564,9 @@ pub struct TurnTimes {
     /// The times of the phases; not in `simulate`.
     #[serde(default)]
     pub timeline: Timeline,
+    /// The providers that served the turn so far; not in `simulate`.
+    #[serde(default, skip_serializing_if = "TurnProviders::is_empty")]
+    pub providers: TurnProviders,
 }
 
 /// The times of a turn's phases, in seconds since the start of the conversation; null for a phase

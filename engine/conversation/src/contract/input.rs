@@ -101,6 +101,10 @@ pub enum Input {
         #[serde(rename = "outstanding")]
         trailing_interim: String,
     },
+    /// The provider whose transcripts follow.
+    SttProvider(String),
+    /// The STT's provider has an opinion about the user's turn.
+    TurnHint(TurnHint),
     /// The answer of the turn model.
     TurnProbability {
         /// The speech segment of the request.
@@ -182,9 +186,23 @@ pub enum Input {
     ExternalEvent(Event),
 }
 
+/// A provider's opinion about the user's turn. The transcripts so far contain its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnHint {
+    /// The user has probably finished: a reply may be prepared.
+    EagerEnd,
+    /// The user goes on after an [`TurnHint::EagerEnd`] or [`TurnHint::End`].
+    Resumed,
+    /// The user has finished.
+    End,
+}
+
 /// An event of an LLM stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum LlmEvent {
+    /// The request was sent to this provider, which sends what follows. Not a part of the answer.
+    Provider(String),
     /// The model has started to answer. Implied by the first of the other events.
     #[serde(rename = "Began")]
     Started,
@@ -219,6 +237,8 @@ pub enum LlmEvent {
 /// What the TTS reports about a segment. The samples themselves go to playout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TtsEvent {
+    /// The segment was sent to this provider, which sends what follows.
+    Provider(String),
     /// The first samples are available.
     #[serde(rename = "Ready")]
     FirstAudio,

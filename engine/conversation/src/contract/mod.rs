@@ -5,6 +5,7 @@ pub mod event;
 pub mod id;
 pub mod input;
 pub mod output;
+pub mod providers;
 pub mod settings;
 pub mod spec;
 pub(crate) mod stop_words;

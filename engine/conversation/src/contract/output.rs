@@ -72,8 +72,10 @@ pub enum Output {
     /// The reason of a decision; only if
     /// [`explain`](crate::machine::conversation::Conversation::set_explain) is on.
     Explain(Explanation),
-    /// The call has ended and no output follows. The driver closes the connection after the
+    /// The call has ended. Only results of commands and [`Event::ProviderUsage`] follow. The driver closes the connection after the
     /// remaining audio has left.
+    ///
+    /// [`Event::ProviderUsage`]: crate::contract::event::Event::ProviderUsage
     End(EndReason),
 }
 

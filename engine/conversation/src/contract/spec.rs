@@ -186,6 +186,16 @@ impl Phrasing {
             Self::Flushed => usize::MAX,
         }
     }
+
+    /// Maximum audio of the segments at the TTS that was not played, in samples at 48 kHz, for a
+    /// further segment to be requested: 10 s. Providers bill text that is sent, also if the reply is
+    /// interrupted.
+    pub(crate) fn max_samples_ahead(self) -> u64 {
+        match self {
+            Self::Stream => 480_000,
+            Self::Flushed => u64::MAX,
+        }
+    }
 }
 
 /// A tool, as far as turn-taking is concerned.

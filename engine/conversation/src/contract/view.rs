@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::contract::event::{
     AgentState, EndReason, Event, EventEnvelope, Role, Snippet, TurnTimes, UtteranceId,
 };
+use crate::contract::providers::{ProviderUsage, UsageAmounts};
 use crate::contract::time::Time;
 
 /// The state of a conversation after the events so far.
@@ -85,6 +86,21 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Characters sent to the TTS.
     pub tts_characters: u64,
+    /// The use of each provider and kind, in the order of their first reports.
+    #[serde(default)]
+    pub providers: Vec<ProviderUsage>,
+}
+
+impl Usage {
+    fn add_provider(&mut self, used: &ProviderUsage) {
+        let is_same = |known: &&mut ProviderUsage| {
+            (known.kind, &known.provider) == (used.kind, &used.provider)
+        };
+        match self.providers.iter_mut().find(is_same) {
+            Some(known) => known.amounts.add(&used.amounts),
+            None => self.providers.push(used.clone()),
+        }
+    }
 }
 
 /// The distribution of one latency over the turns, in seconds.
@@ -175,13 +191,17 @@ impl ConversationView {
                     None => self.turns.insert(at, times.clone()),
                 }
             }
-            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in } => {
+            Event::TurnReplyHeard { turn, heard_end, interrupted, barge_in, providers } => {
                 if let Some(known) = self.turns.iter_mut().rev().find(|known| known.turn == *turn) {
                     known.barge_in = *barge_in;
                     known.timeline.heard_end = Some(*heard_end);
                     known.timeline.interrupted = *interrupted;
+                    if let Some(providers) = providers {
+                        known.providers.clone_from(providers);
+                    }
                 }
             }
+            Event::ProviderUsage(used) => self.usage.add_provider(used),
             Event::Ended { reason } => {
                 self.end_reason = Some(*reason);
                 self.speaking_item = None;
@@ -303,6 +323,7 @@ impl ConversationView {
                 "playout": of(|t| t.playout),
                 "barge_in": of(|t| t.barge_in),
             },
+            "providers": self.usage.providers.iter().map(provider_json).collect::<Vec<_>>(),
         })
     }
 
@@ -325,6 +346,30 @@ impl ConversationView {
             count: n,
         })
     }
+}
+
+/// The use of a provider as returned by REST.
+fn provider_json(used: &ProviderUsage) -> Value {
+    let UsageAmounts {
+        connected_seconds,
+        audio_seconds,
+        characters,
+        input_tokens,
+        cached_tokens,
+        output_tokens,
+        requests,
+    } = used.amounts;
+    json!({
+        "kind": used.kind,
+        "provider": used.provider,
+        "connected_seconds": round_to_millis(connected_seconds),
+        "audio_seconds": round_to_millis(audio_seconds),
+        "characters": characters,
+        "input_tokens": input_tokens,
+        "cached_tokens": cached_tokens,
+        "output_tokens": output_tokens,
+        "requests": requests,
+    })
 }
 
 /// An utterance's id as clients see it.

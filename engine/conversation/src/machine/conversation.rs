@@ -21,6 +21,7 @@
 //! - `floor`: the reply that plays, and those that wait.
 //! - `reply`, `phrase`: one reply; its text, cut into segments.
 //! - `think`: generations of the LLM.
+//! - `preemptive`: replies that are generated before the commit.
 //! - `tools`, `guardrail`: tools and their messages; triggered guardrails.
 //! - `voice`: TTS and playout.
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
@@ -92,6 +93,8 @@ pub struct Conversation {
     pub(crate) failing_since: [Option<Time>; 4],
     /// Whether a stage has failed for too long. The conversation then ends.
     pub(crate) failure_limit_reached: bool,
+    /// The provider of the STT, if it is known.
+    pub(crate) stt_provider: Option<String>,
     /// Final transcripts that the STT has not delivered for finished speech segments.
     pub(crate) pending_finals: u32,
     /// Times of the last committed turn that got a reply.
@@ -139,6 +142,7 @@ impl Conversation {
             failure_limit_reached: false,
             last_turn_times: None,
             last_turn_speech_end: None,
+            stt_provider: None,
             pending_finals: 0,
             next_epoch: 0,
             next_segment: 0,
@@ -197,8 +201,10 @@ impl Conversation {
 
     fn dispatch_input(&mut self, input: Input) {
         if self.phase == Phase::Ended {
-            if let Input::Command { id, command } = input {
-                self.handle_command(id, command);
+            match input {
+                Input::Command { id, command } => self.handle_command(id, command),
+                Input::ExternalEvent(event @ Event::ProviderUsage(_)) => self.emit(event),
+                _ => {}
             }
             return;
         }
@@ -216,6 +222,8 @@ impl Conversation {
             Input::Transcript { text, is_final: true, trailing_interim: outstanding } => {
                 self.handle_final_transcript(&text, &outstanding);
             }
+            Input::SttProvider(provider) => self.stt_provider = Some(provider),
+            Input::TurnHint(hint) => self.handle_turn_hint(hint),
             Input::TurnProbability { speech_segment, probability: p } => {
                 self.handle_turn_probability(speech_segment, p)
             }

@@ -18,7 +18,9 @@
 use core::time::Duration;
 
 use crate::contract::event::Event;
+use crate::contract::input::TurnHint;
 use crate::contract::output::OpenTurn;
+use crate::contract::providers::{TurnProviders, add_provider};
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
 use crate::machine::speech::Turn;
@@ -87,6 +89,7 @@ impl Conversation {
         self.speech.start(onset);
         self.turn.first_onset.get_or_insert(onset);
         self.turn.end_of_turn_probability = None;
+        self.turn.has_provider_hint = false;
         self.emit(Event::UserStartedSpeaking);
         if self.turn.is_backchannel {
             self.turn.is_backchannel = false;
@@ -119,7 +122,7 @@ impl Conversation {
         self.turn.speech_end = Some(self.speech.end);
         self.turn.wait_started_at = self.now;
         self.emit(Event::UserStoppedSpeaking);
-        if self.spec.turn_model && self.turn.end_of_turn_probability.is_none() {
+        if self.awaits_turn_probability() {
             self.outputs.push_back(crate::contract::output::Output::RequestTurnProbability(
                 self.speech.segment_id(),
             ));
@@ -134,7 +137,14 @@ impl Conversation {
         probability: f32,
     ) {
         let of_this_turn = self.speech.active || self.turn.speech_end.is_some();
-        if speech_segment == self.speech.segment_id() && of_this_turn && !probability.is_nan() {
+        if self.turn.has_provider_hint {
+            self.explain_decision(|| {
+                format!("the turn model's result {probability} is ignored: the provider decides")
+            });
+        } else if speech_segment == self.speech.segment_id()
+            && of_this_turn
+            && !probability.is_nan()
+        {
             self.turn.end_of_turn_probability = Some(probability);
             self.reset_turn_deadline();
         } else {
@@ -142,6 +152,26 @@ impl Conversation {
                 format!("the turn model's result {probability} arrived too late")
             });
         }
+    }
+
+    /// Handles an opinion of the STT's provider. Its end of the turn is P(turn is over) = 1, and its
+    /// resumption is 0, in place of the turn model's result for the same speech. An eager end only
+    /// starts a preemptive reply.
+    pub(crate) fn handle_turn_hint(&mut self, hint: TurnHint) {
+        let of_this_turn =
+            self.speech.active || self.turn.speech_end.is_some() || self.turn.is_open();
+        let probability = match hint {
+            _ if !of_this_turn => {
+                self.explain_decision(|| "the provider's hint arrived too late".into());
+                return;
+            }
+            TurnHint::EagerEnd => return self.start_eager_reply(),
+            TurnHint::Resumed => 0.0,
+            TurnHint::End => 1.0,
+        };
+        self.turn.end_of_turn_probability = Some(probability);
+        self.turn.has_provider_hint = true;
+        self.reset_turn_deadline();
     }
 
     /// Emits a transcript and returns its trimmed text. A transcript without letters or digits is
@@ -167,6 +197,7 @@ impl Conversation {
             return;
         }
         append_words(&mut self.turn.text, text);
+        add_provider(&mut self.turn.stt_providers, self.stt_provider.as_ref());
         self.turn.last_final_at = Some(self.now);
         self.interrupt_by_final(is_backchannel(text));
         if !self.speech.active {
@@ -305,17 +336,18 @@ impl Conversation {
         let (min_delay, max_delay) =
             (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
         let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
+        let who = if turn.has_provider_hint { "the provider says" } else { "turn model" };
         self.explain_decision(|| {
             let why = match turn.end_of_turn_probability {
                 Some(p) if p < threshold => {
                     format!(
-                        "turn model {p} < turn_threshold {threshold}: max_endpointing_delay \
+                        "{who} {p} < turn_threshold {threshold}: max_endpointing_delay \
                          {max_delay:?}"
                     )
                 }
                 Some(p) => {
                     format!(
-                        "turn model {p} >= turn_threshold {threshold}: min_endpointing_delay \
+                        "{who} {p} >= turn_threshold {threshold}: min_endpointing_delay \
                          {min_delay:?}"
                     )
                 }
@@ -336,6 +368,7 @@ impl Conversation {
         let times = crate::contract::event::TurnTimes {
             endpointing: since_end(Some(now)),
             stt: since_end(turn.last_final_at),
+            providers: TurnProviders { stt: turn.stt_providers, ..TurnProviders::default() },
             ..Default::default()
         };
         self.commit_turn(turn.text, times, end, !turn.is_backchannel, false);

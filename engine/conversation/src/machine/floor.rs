@@ -114,7 +114,7 @@ impl Conversation {
             self.finish_utterance();
             return true;
         }
-        if may_ask && utterance.needs_tts(self.spec.phrasing.max_segments_ahead()) {
+        if may_ask && utterance.next_request(self.spec.phrasing).is_some() {
             self.request_tts();
             return true;
         }
@@ -182,8 +182,10 @@ impl Conversation {
 
     /// The deadline for the head's TTS request, if the request must wait.
     pub(crate) fn spacing_deadline(&self) -> Option<Time> {
-        let ahead = self.spec.phrasing.max_segments_ahead();
-        let waits = |reply: &Reply| reply.utterances.front().is_some_and(|u| u.needs_tts(ahead));
+        let waits = |reply: &Reply| {
+            let front = reply.utterances.front();
+            front.is_some_and(|utterance| utterance.next_request(self.spec.phrasing).is_some())
+        };
         let not_before = match self.floor.front() {
             Some(head) => waits(head).then_some(head.not_before),
             None => self
@@ -236,7 +238,7 @@ impl Conversation {
         self.resume_playout();
         self.last_reply_end = self.now;
         self.timers.clear(TimerKind::Resume);
-        self.emit_turn_times(reply.turn_times.take());
+        self.emit_turn_times(reply.take_turn_times());
         self.emit_turn_reply_heard(&reply, false);
         self.farewell_spoken |= reply.ends_call;
         self.update_agent_state();
@@ -298,7 +300,7 @@ impl Conversation {
         {
             times.timeline.interrupted = Some(now.as_seconds());
         }
-        self.emit_turn_times(reply.turn_times.take());
+        self.emit_turn_times(reply.take_turn_times());
         self.emit_turn_reply_heard(&reply, true);
         self.update_agent_state();
     }
@@ -328,6 +330,7 @@ impl Conversation {
             heard_end: end.as_seconds(),
             interrupted: cut,
             barge_in: onset.map(|onset| end.since(onset).as_secs_f64()),
+            providers: reply.has_new_provider.then(|| reply.providers.clone()),
         });
     }
 

@@ -32,6 +32,9 @@ impl Conversation {
             false,
         );
         reply.turn = Some(turn);
+        if let Some(times) = &self.last_turn_times {
+            reply.providers.clone_from(&times.providers);
+        }
         if !sounded {
             reply.turn_times.clone_from(&self.last_turn_times);
             reply.user_speech_end = self.last_turn_speech_end;

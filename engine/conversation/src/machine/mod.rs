@@ -10,6 +10,7 @@ pub(crate) mod heard_text;
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub mod phrase;
+pub(crate) mod preemptive;
 pub(crate) mod reply;
 pub(crate) mod speech;
 pub(crate) mod think;

@@ -9,8 +9,11 @@ use smallvec::SmallVec;
 use crate::contract::event::{TurnTimes, UtteranceId};
 use crate::contract::input::{Epoch, GenerationId, SegmentId, ToolCallId};
 use crate::contract::output::{SpeechSource, ToolMessage};
+use crate::contract::providers::{TurnProviders, add_provider};
+use crate::contract::spec::Phrasing;
 use crate::contract::time::{Position, Time};
 use crate::machine::heard_text;
+use crate::words::is_ideograph;
 
 /// Kind of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +54,10 @@ pub(crate) struct Reply {
     pub(crate) user_speech_end: Option<Time>,
     /// Latencies of that turn, until they are emitted.
     pub(crate) turn_times: Option<TurnTimes>,
+    /// Providers of that turn so far.
+    pub(crate) providers: TurnProviders,
+    /// Whether `providers` has changed since the latencies were emitted.
+    pub(crate) has_new_provider: bool,
     /// Current generation of the LLM.
     pub(crate) generation: Option<Generation>,
     /// Characters that the LLM has generated.
@@ -80,6 +87,7 @@ pub(crate) struct Reply {
 /// A request to the LLM and its progress.
 pub(crate) struct Generation {
     pub(crate) id: GenerationId,
+    pub(crate) provider: Option<String>,
     pub(crate) requested_at: Time,
     pub(crate) first_token_at: Option<Time>,
     pub(crate) last_token_at: Time,
@@ -165,6 +173,7 @@ pub(crate) struct Segment {
     pub(crate) end: usize,
     pub(crate) index: u32,
     pub(crate) is_fallback: bool,
+    pub(crate) provider: Option<String>,
     pub(crate) requested_at: Option<Time>,
     pub(crate) ready_at: Option<Time>,
     /// Whether playout may play it.
@@ -191,6 +200,8 @@ impl Reply {
             turn: None,
             user_speech_end: None,
             turn_times: None,
+            providers: TurnProviders::default(),
+            has_new_provider: false,
             generation: None,
             generated_chars: 0,
             next_generation_index: 0,
@@ -208,6 +219,19 @@ impl Reply {
     /// The utterance whose first sample has left and whose last sample has not.
     pub(crate) fn sounding_utterance(&self) -> Option<&Utterance> {
         self.utterances.front().filter(|utterance| utterance.started_at.is_some())
+    }
+
+    /// The latencies of the turn, if they were not taken yet, with the providers so far.
+    pub(crate) fn take_turn_times(&mut self) -> Option<TurnTimes> {
+        let mut times = self.turn_times.take()?;
+        times.providers.clone_from(&self.providers);
+        self.has_new_provider = false;
+        Some(times)
+    }
+
+    /// Audio of this provider is played: it serves the turn.
+    pub(crate) fn note_tts_provider(&mut self, provider: Option<&String>) {
+        self.has_new_provider |= add_provider(&mut self.providers.tts, provider);
     }
 
     /// Whether a generation is running.
@@ -267,6 +291,7 @@ impl Utterance {
             end,
             index,
             is_fallback: false,
+            provider: None,
             requested_at: None,
             ready_at: None,
             play_allowed: false,
@@ -292,9 +317,18 @@ impl Utterance {
         &self.text[..self.heard_bytes]
     }
 
-    /// Whether one of the next `max_ahead` segments was not sent to the TTS.
-    pub(crate) fn needs_tts(&self, max_ahead: usize) -> bool {
-        self.segments.iter().take(max_ahead).any(|segment| segment.requested_at.is_none())
+    /// The next segment that may be sent to the TTS: enough of those before it was played.
+    pub(crate) fn next_request(&self, phrasing: Phrasing) -> Option<usize> {
+        let mut samples_ahead: u64 = 0;
+        for (index, segment) in self.segments.iter().take(phrasing.max_segments_ahead()).enumerate()
+        {
+            if segment.requested_at.is_none() {
+                return (samples_ahead <= phrasing.max_samples_ahead()).then_some(index);
+            }
+            let text = &self.text[segment.start..segment.end];
+            samples_ahead = samples_ahead.saturating_add(segment.remaining_samples(text));
+        }
+        None
     }
 
     pub(crate) fn is_tool_result_message(&self) -> bool {
@@ -321,6 +355,16 @@ impl Segment {
             self.base_position
         };
         self.duration.map_or(position, |duration| position.min(duration))
+    }
+
+    /// Samples that were not played by the last report, which a late tick does not change. Without
+    /// a known duration, they are estimated from the text: 15 characters per second, or 5 of
+    /// Chinese, Japanese and Korean writing.
+    fn remaining_samples(&self, text: &str) -> u64 {
+        let of_char = |c| if is_ideograph(c) { 48_000 / 5 } else { 48_000 / 15 };
+        let estimate = || text.chars().map(of_char).sum();
+        let length = self.duration.map_or_else(estimate, Position::as_samples);
+        length.saturating_sub(self.base_position.as_samples())
     }
 
     /// Stops the extrapolation of the position at `now`.

@@ -31,8 +31,12 @@ pub(crate) struct Turn {
     /// True end of earlier speech whose words did not arrive in time. Words that arrive later
     /// belong to that speech, and their latencies are measured from here.
     pub(crate) late_speech_end: Option<Time>,
-    /// The turn model's P(turn is over) for the last speech segment.
+    /// P(turn is over) for the last speech segment, by the turn model or the STT's provider.
     pub(crate) end_of_turn_probability: Option<f32>,
+    /// Whether the STT's provider has determined the probability. The turn model is then ignored.
+    pub(crate) has_provider_hint: bool,
+    /// The providers of its final transcripts.
+    pub(crate) stt_providers: Vec<String>,
     /// Start of the current wait.
     pub(crate) wait_started_at: Time,
     /// Arrival of the last final transcript.

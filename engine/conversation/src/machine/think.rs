@@ -1,10 +1,11 @@
-//! The LLM's side of a reply: generations, preemptive replies, failures.
+//! The LLM's side of a reply: generations and failures.
 
 use core::time::Duration;
 
 use crate::contract::event::{Event, Stage, Timeline, TurnTimes};
 use crate::contract::input::{GenerationId, LlmEvent};
 use crate::contract::output::{LlmRequest, Output, SpeechSource};
+use crate::contract::providers::add_provider;
 use crate::contract::spec::Phrasing;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
@@ -12,73 +13,16 @@ use crate::machine::floor::cut_segments;
 use crate::machine::reply::{
     Generation, Reply, ReplyKind, ToolCallRequest, Utterance, UtteranceOrigin,
 };
-use crate::words::normalize_text;
 
 /// Timeout for the first token, each further token, and the first audio: 5 s. The additional
 /// microsecond makes an event at exactly 5 s count.
 pub(crate) const PROVIDER_TIMEOUT: Duration = Duration::from_micros(5_000_001);
 
-/// Maximum age of a turn that gets a preemptive reply, measured from its first speech onset.
-const MAX_PREEMPTIVE_TURN: Duration = Duration::from_secs(10);
-
 /// Maximum length in characters of one live reply, over all its generations: about twenty minutes
 /// of speech. A longer reply means that the model fails to stop.
 const MAX_REPLY_CHARS: usize = 20_000;
 
-/// Maximum number of preemptive replies for one turn, including discarded ones.
-const MAX_PREEMPTIVE_REPLIES: u32 = 3;
-
 impl Conversation {
-    /// Requests the LLM before the turn is committed, if `preemptive_generation` is set and the
-    /// floor is empty.
-    pub(crate) fn start_preemptive_reply(&mut self) {
-        self.discard_preemptive_reply("the turn has more words");
-        let wanted = self.spec.preemptive_generation && self.floor.is_empty() && !self.is_ending();
-        if !wanted {
-            if self.spec.preemptive_generation {
-                self.explain_decision(|| "no preemptive reply: another reply is current".into());
-            }
-            return;
-        }
-        let now = self.now;
-        if self.turn.first_onset.is_some_and(|onset| now.since(onset) > MAX_PREEMPTIVE_TURN) {
-            self.explain_decision(|| "no preemptive reply: the turn is longer than 10 s".into());
-            return;
-        }
-        if self.turn.preemptive_attempts >= MAX_PREEMPTIVE_REPLIES {
-            self.explain_decision(|| {
-                "no preemptive reply: the limit of three per turn is reached".into()
-            });
-            return;
-        }
-        self.turn.preemptive_attempts += 1;
-        let mut text = self.carried_text.clone();
-        crate::words::append_words(&mut text, &self.turn.text);
-        let mut reply = self.new_reply(ReplyKind::Turn, self.spec.allow_interruptions);
-        reply.turn_times = Some(TurnTimes::default());
-        reply.preemptive_basis = Some((text.clone(), self.history.version));
-        self.explain_decision(|| {
-            "preemptive_generation: the reply is requested before the commit".into()
-        });
-        self.request_llm(&mut reply, Some(&text), false);
-        self.preemptive_reply = Some(Box::new(reply));
-    }
-
-    /// The preemptive reply, if it still answers `text` and the history has not changed since.
-    fn adopt_preemptive_reply(&mut self, text: &str) -> Option<Reply> {
-        let (prepared, version) = self.preemptive_reply.as_ref()?.preemptive_basis.as_ref()?;
-        if normalize_text(prepared) != normalize_text(text) {
-            self.discard_preemptive_reply("the turn's text differs");
-            return None;
-        }
-        if *version != self.history.version {
-            self.discard_preemptive_reply("the history has changed");
-            return None;
-        }
-        self.explain_decision(|| "the preemptive reply is used".into());
-        self.preemptive_reply.take().map(|reply| *reply)
-    }
-
     /// Commits a turn: adds it to the history and starts a reply if `wants_reply` is set. A turn
     /// with `is_typed` does not use the preemptive reply, which belongs to the open turn.
     pub(crate) fn commit_turn(
@@ -135,6 +79,7 @@ impl Conversation {
         reply.user_speech_end = speech_end;
         let timeline =
             Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };
+        reply.providers.stt.clone_from(&times.providers.stt);
         reply.turn_times = Some(TurnTimes { llm_ttft: known.llm_ttft, timeline, ..times });
         self.last_turn_times.clone_from(&reply.turn_times);
         self.last_turn_speech_end = speech_end;
@@ -164,7 +109,12 @@ impl Conversation {
         self.update_agent_state();
     }
 
-    fn request_llm(&mut self, reply: &mut Reply, open_turn_text: Option<&str>, fallback: bool) {
+    pub(crate) fn request_llm(
+        &mut self,
+        reply: &mut Reply,
+        open_turn_text: Option<&str>,
+        fallback: bool,
+    ) {
         let id = GenerationId { epoch: reply.epoch, index: reply.next_generation_index };
         reply.next_generation_index += 1;
         let tools = reply.tool_rounds < self.spec.max_tool_steps;
@@ -176,6 +126,7 @@ impl Conversation {
         }
         reply.generation = Some(Generation {
             id,
+            provider: None,
             requested_at: self.now,
             first_token_at: None,
             last_token_at: self.now,
@@ -223,9 +174,15 @@ impl Conversation {
         };
         let Some(reply) = reply else { return };
         let Some(generation) = reply.generation.as_mut() else { return };
+        if let LlmEvent::Provider(provider) = event {
+            generation.provider = Some(provider);
+            return;
+        }
         generation.last_token_at = now;
         if generation.first_token_at.is_none() {
             generation.first_token_at = Some(now);
+            let provider = generation.provider.as_ref();
+            reply.has_new_provider |= add_provider(&mut reply.providers.llm, provider);
             if generation.id.index == 0
                 && let Some(times) = reply.turn_times.as_mut()
             {
@@ -235,7 +192,7 @@ impl Conversation {
         }
         let mut over = false;
         match event {
-            LlmEvent::Started | LlmEvent::Failed(_) => {}
+            LlmEvent::Provider(_) | LlmEvent::Started | LlmEvent::Failed(_) => {}
             LlmEvent::Text(mut text) => {
                 let room = MAX_REPLY_CHARS.saturating_sub(reply.generated_chars);
                 if phrasing == Phrasing::Stream

@@ -27,13 +27,8 @@ impl Conversation {
 
     fn request_segments(&mut self, reply: &mut Reply) {
         let Some(utterance) = reply.utterances.front_mut() else { return };
-        let ahead = self.spec.phrasing.max_segments_ahead();
-        for segment in utterance
-            .segments
-            .iter_mut()
-            .take(ahead)
-            .filter(|segment| segment.requested_at.is_none())
-        {
+        while let Some(index) = utterance.next_request(self.spec.phrasing) {
+            let segment = &mut utterance.segments[index];
             reply.tts_requested = true;
             let source = match &utterance.origin {
                 UtteranceOrigin::Generation(generation) => SpeechSource::Generation {
@@ -109,6 +104,14 @@ impl Conversation {
         let now = self.now;
         let Some(segment) = self.segment_mut(at) else { return };
         match event {
+            TtsEvent::Provider(provider) => {
+                let has_started = segment.has_started;
+                segment.provider = Some(provider.clone());
+                // It goes on with a segment of another one.
+                if has_started && let Some(reply) = self.floor.front_mut() {
+                    reply.note_tts_provider(Some(&provider));
+                }
+            }
             TtsEvent::FirstAudio => {
                 segment.ready_at.get_or_insert(now);
                 self.stage_recovered(Stage::Tts);
@@ -307,6 +310,9 @@ impl Conversation {
         let Some(head) = self.floor.front_mut() else { return };
         head.has_spoken = true;
         let held = head.held;
+        let segment = head.utterances.front().and_then(|utterance| utterance.segments.front());
+        let provider = segment.and_then(|segment| segment.provider.clone());
+        head.note_tts_provider(provider.as_ref());
         let Some(utterance) = head.utterances.front_mut() else { return };
         let Some(segment) = utterance.segments.front_mut() else { return };
         segment.has_started = true;
@@ -315,12 +321,13 @@ impl Conversation {
         segment.base_time = now;
         let first = utterance.started_at.is_none();
         let (requested_at, ready) = (segment.requested_at, segment.ready_at);
-        let mut times = None;
+        let (mut times, mut announcement) = (None, None);
         if first {
             utterance.started_at = Some(now);
             utterance.id = UtteranceId(self.next_utterance);
             self.next_utterance += 1;
-            times = head.turn_times.take();
+            announcement = Some((utterance.text.trim_end().to_owned(), utterance.id));
+            times = head.take_turn_times();
             if let Some(times) = times.as_mut() {
                 times.tts_ttfb = requested_at
                     .zip(ready)
@@ -331,7 +338,6 @@ impl Conversation {
                 times.voice_to_voice = head.user_speech_end.map(|end| now.since(end).as_secs_f64());
             }
         }
-        let announcement = first.then(|| (utterance.text.trim_end().to_owned(), utterance.id));
         self.emit(Event::PlayoutStarted { position: 0.0 });
         if let Some((text, utterance)) = announcement {
             self.emit(Event::AgentStartedSpeaking { text, utterance });

@@ -40,7 +40,8 @@ impl Report {
             | Event::ToolStarted { .. }
             | Event::Snippets { .. }
             | Event::TurnReplyHeard { .. }
-            | Event::Warning { .. } => return,
+            | Event::Warning { .. }
+            | Event::ProviderUsage(_) => return,
             Event::Turn(times) => {
                 self.turns.push(times);
                 return;

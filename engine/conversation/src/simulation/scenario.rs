@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::contract::input::TurnHint;
 use crate::contract::settings::{SettingError, Settings, SpokenMessage};
 use crate::simulation::scenario_fields::{ObjectReader, ScenarioError, parse_time, read_message};
 use crate::simulation::strict_json;
@@ -20,6 +21,7 @@ pub(crate) struct Scenario {
     pub(crate) vad: (Duration, Duration),
     pub(crate) defaults: Defaults,
     pub(crate) user: Vec<ScriptedSpeech>,
+    pub(crate) hints: Vec<(Duration, TurnHint)>,
     pub(crate) replies: Vec<ScriptedReply>,
     pub(crate) tools: Vec<(String, ScriptedTool)>,
     pub(crate) actions: Vec<ScriptedAction>,
@@ -114,7 +116,8 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
     })?;
     let file = ObjectReader::new("", &value)?;
     file.reject_unknown_keys(&[
-        "name", "settings", "vad", "defaults", "user", "replies", "tools", "actions", "until",
+        "name", "settings", "vad", "defaults", "user", "hints", "replies", "tools", "actions",
+        "until",
     ])?;
     file.text("name")?;
     let until = file.required_time("until")?;
@@ -155,6 +158,7 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
         .map(|item| read_user_speech(item, defaults))
         .collect::<ParseResult<Vec<_>>>()?;
     user.sort_by_key(|item| item.from);
+    let hints = file.list("hints")?.iter().map(read_hint).collect::<ParseResult<_>>()?;
     let replies = file
         .list("replies")?
         .iter()
@@ -170,7 +174,7 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
             tools.push((name.clone(), read_tool(&tool)?));
         }
     }
-    Ok(Scenario { settings, vad, defaults, user, replies, tools, actions, until })
+    Ok(Scenario { settings, vad, defaults, user, hints, replies, tools, actions, until })
 }
 
 fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
@@ -211,6 +215,18 @@ fn read_user_speech(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResul
     }
     let stt_delay = object.time("stt_delay")?.unwrap_or(defaults.stt_delay);
     Ok(ScriptedSpeech { from, to, text: object.text("text")?, stt_delay, end_of_turn })
+}
+
+/// An opinion of the STT's provider about the user's turn.
+fn read_hint(object: &ObjectReader<'_>) -> ParseResult<(Duration, TurnHint)> {
+    object.reject_unknown_keys(&["at", "hint"])?;
+    let hint = match object.one_of("hint", &["eager_end", "resumed", "end"])? {
+        Some("eager_end") => TurnHint::EagerEnd,
+        Some("resumed") => TurnHint::Resumed,
+        Some(_) => TurnHint::End,
+        None => return Err(object.missing_error("hint")),
+    };
+    Ok((object.required_time("at")?, hint))
 }
 
 fn read_reply(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<ScriptedReply> {

@@ -219,6 +219,10 @@ impl<'a> Simulation<'a> {
             self.schedule(time_at(item.to + item.stt_delay / 2), 1, ScheduledEvent::Interim(index));
             self.schedule(time_at(item.to + item.stt_delay), 1, ScheduledEvent::Final(index));
         }
+        for (at, hint) in &scenario.hints {
+            let hint = Input::TurnHint(*hint);
+            self.schedule(time_at(*at), 1, ScheduledEvent::Inputs(vec![hint]));
+        }
     }
 
     fn schedule_actions(&mut self) {

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use conversation::conversation::Conversation;
-use conversation::event::Stage;
+use conversation::event::{Event, Stage};
 use conversation::input::{
     Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId,
-    SpeechSegmentId, ToolCallId, TtsEvent,
+    SpeechSegmentId, ToolCallId, TtsEvent, TurnHint,
 };
 use conversation::output::Output;
+use conversation::providers::{ProviderUsage, UsageAmounts};
 use conversation::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
 use conversation::time::{Position, Time};
 
@@ -322,6 +323,24 @@ impl Harness {
                 Input::GuardrailTriggered { response: "I cannot talk about that.".into() },
             );
         }
+        let mut provider = guard.fork();
+        for _ in 0..provider.below(4) {
+            let at = provider.grid_micros(0, seconds * 1_000_000);
+            let usage = || ProviderUsage {
+                kind: Stage::Llm,
+                provider: "vendor".into(),
+                amounts: UsageAmounts { requests: 1, ..UsageAmounts::default() },
+            };
+            let input = match provider.below(6) {
+                0 => Input::TurnHint(TurnHint::EagerEnd),
+                1 => Input::TurnHint(TurnHint::Resumed),
+                2 => Input::TurnHint(TurnHint::End),
+                3 => Input::SttProvider("vendor".into()),
+                4 => Input::Tts { segment: SegmentId(0), event: TtsEvent::Provider("b".into()) },
+                _ => Input::ExternalEvent(Event::ProviderUsage(usage())),
+            };
+            self.schedule(at, input);
+        }
     }
 
     fn position_micros(&self) -> u64 {
@@ -375,7 +394,7 @@ impl Harness {
                             TtsEvent::Failed(_) => {
                                 self.segments.remove(segment);
                             }
-                            TtsEvent::WordTimestamps(_) => {}
+                            TtsEvent::Provider(_) | TtsEvent::WordTimestamps(_) => {}
                         }
                     }
                 }

@@ -16,7 +16,7 @@ use records::{
 
 use crate::harness::{Harness, LogEntry, Random, random_spec};
 use conversation::conversation::Conversation;
-use conversation::event::{AgentState, Event, UtteranceId};
+use conversation::event::{AgentState, Event, EventEnvelope, UtteranceId};
 use conversation::input::{Command, Epoch, Input};
 use conversation::output::{CommandOutcome, Output};
 use conversation::time::Time;
@@ -76,7 +76,7 @@ const LAWS: &[Law] = &[
     ("a tool call that ran has exactly one result", tools_once),
     ("no user word is lost or invented", no_word_lost),
     ("at most one interruption is reported per reply", interrupted_once),
-    ("no event follows the end", end_is_last),
+    ("no event but reports of use follows the end", end_is_last),
     ("every command is answered exactly once", commands_are_answered),
     ("after a drain every deadline is in the future", deadlines_ahead),
     ("the LLM's history equals the emitted history exactly", llm_sees_the_history),
@@ -245,6 +245,7 @@ fn end_is_last(h: &RunLog) -> Result<(), String> {
                 Output::End(_) if over => return Err(format!("ended twice, {at}")),
                 Output::End(_) => over = true,
                 Output::CommandResult { .. } => {}
+                Output::Emit(EventEnvelope { event: Event::ProviderUsage(_), .. }) => {}
                 other if over => return Err(format!("{other:?} after the end, {at}")),
                 _ => {}
             }

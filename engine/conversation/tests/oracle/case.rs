@@ -57,6 +57,23 @@ pub(crate) struct ScriptedSpeech {
     pub(crate) end_of_turn: Option<i64>,
 }
 
+/// What the STT's provider thinks about the user's turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Hint {
+    EagerEnd,
+    Resumed,
+    End,
+}
+
+impl Hint {
+    pub(crate) const ALL: [(Self, &'static str); 3] =
+        [(Self::EagerEnd, "eager_end"), (Self::Resumed, "resumed"), (Self::End, "end")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(hint, _)| *hint == self).map_or("", |(_, name)| name)
+    }
+}
+
 /// One segment of a reply.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptedSegment {
@@ -117,6 +134,7 @@ pub(crate) struct Case {
     /// Defaults for replies: time to first token, to the whole text, and to first audio.
     pub(crate) defaults: (Micros, Micros, Micros),
     pub(crate) user: Vec<ScriptedSpeech>,
+    pub(crate) hints: Vec<(Micros, Hint)>,
     pub(crate) replies: Vec<ScriptedReply>,
     pub(crate) tools: Vec<ScriptedTool>,
     pub(crate) actions: Vec<ScriptedAction>,
@@ -292,6 +310,9 @@ impl Case {
                 "tts_ttfb": seconds(ttfb),
             },
             "user": self.user.iter().map(ScriptedSpeech::json).collect::<Vec<_>>(),
+            "hints": self.hints.iter()
+                .map(|(at, hint)| json!({"at": seconds(*at), "hint": hint.name()}))
+                .collect::<Vec<_>>(),
             "replies": self.replies.iter().map(ScriptedReply::json).collect::<Vec<_>>(),
             "tools": tools,
             "actions": self.actions.iter().map(ScriptedAction::json).collect::<Vec<_>>(),

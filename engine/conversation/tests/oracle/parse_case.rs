@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::case::{
-    ActionKind, Case, Message, Micros, SECOND, ScriptedAction, ScriptedReply, ScriptedSegment,
-    ScriptedSpeech, ScriptedTool, Settings,
+    ActionKind, Case, Hint, Message, Micros, SECOND, ScriptedAction, ScriptedReply,
+    ScriptedSegment, ScriptedSpeech, ScriptedTool, Settings,
 };
 
 fn micros(value: &Value) -> Option<Micros> {
@@ -145,6 +145,10 @@ pub(crate) fn parse_case(file: &Value) -> Case {
         })
         .collect();
     user.sort_by_key(|item| item.from);
+    let hints = list(&file["hints"]).iter().filter_map(|value| {
+        let (hint, _) = Hint::ALL.into_iter().find(|(_, name)| value["hint"] == *name)?;
+        Some((micros(&value["at"])?, hint))
+    });
     let mut actions: Vec<ScriptedAction> = list(&file["actions"])
         .iter()
         .map(|value| action(value, settings.allow_interruptions))
@@ -156,6 +160,7 @@ pub(crate) fn parse_case(file: &Value) -> Case {
         vad: (vad("start", SECOND / 20), vad("silence", SECOND / 2)),
         defaults,
         user,
+        hints: hints.collect(),
         replies: list(&file["replies"]).iter().map(|value| reply(value, defaults)).collect(),
         tools: file["tools"]
             .as_object()

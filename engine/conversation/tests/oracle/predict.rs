@@ -239,6 +239,7 @@ impl CallRecord<'_> {
                     UserEvent::Stop(n) => self.user_stopped(n),
                     UserEvent::Interim(_) => self.interim_received(),
                     UserEvent::Final(item) => self.final_received(item),
+                    UserEvent::Hint(hint) => self.hint_received(hint),
                     UserEvent::Action(action) => self.apply_action(action.kind),
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde_json::{Value, json};
 
 use super::case::{
-    ActionKind, Case, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment,
+    ActionKind, Case, Hint, Message, Micros, ScriptedAction, ScriptedReply, ScriptedSegment,
     ScriptedSpeech, ScriptedTool, Settings,
 };
 
@@ -294,11 +294,12 @@ pub(crate) fn random_case(mut random: Random) -> Case {
     let mut actions: Vec<ScriptedAction> = (0..actions).map(|_| random_action(r, until)).collect();
     actions.sort_by_key(|action| action.at);
     let start = r.time(50, 100);
-    Case {
+    let mut case = Case {
         settings: random_settings(r),
         vad: (start, start + r.time(50, 600)),
         defaults: (r.time(50, 300), r.time(100, 800), random_latency(r, 50, 400)),
         user,
+        hints: Vec::new(),
         replies: answers,
         tools: vec![
             random_tool(r, "a", 30),
@@ -307,5 +308,13 @@ pub(crate) fn random_case(mut random: Random) -> Case {
         ],
         actions,
         until,
+    };
+    // Last, so that the other choices do not depend on it.
+    if r.chance(30) {
+        let hints = 1 + r.below(5);
+        let hint = |r: &mut Random| (r.time(0, until / 1000), r.pick(&Hint::ALL).0);
+        case.hints = (0..hints).map(|_| hint(r)).collect();
+        case.hints.sort_by_key(|(at, _)| *at);
     }
+    case
 }

@@ -93,6 +93,13 @@ fn simplifications(case: &Case) -> Vec<Simplification> {
             }
         }));
     }
+    for n in 0..case.hints.len() {
+        ways.push(Box::new(move |case| {
+            if n < case.hints.len() {
+                case.hints.remove(n);
+            }
+        }));
+    }
     for n in 0..case.user.len() {
         ways.push(Box::new(move |case| {
             if let Some(item) = case.user.get_mut(n) {

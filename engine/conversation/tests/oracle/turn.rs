@@ -2,14 +2,17 @@
 //!
 //! Assumptions where the turn-taking page leaves room:
 //!
-//! - A final discards the current preemptive reply, whether or not another one follows.
+//! - A final discards the current preemptive reply, whether or not another one follows, unless that
+//!   one answers the same text already.
+//! - A hint of the STT's provider counts from its arrival to the next start of speech. It must come
+//!   during speech, after speech of the turn, or while the turn has text.
 //! - The limit of three preemptive replies counts from the start of the turn.
 //! - When a turn without text ends, its onset and speech are dropped. A transcript that arrives
 //!   later is still timed from that speech.
 
 use serde_json::{Value, json};
 
-use super::case::{Micros, SECOND};
+use super::case::{Hint, Micros, SECOND};
 use super::heard_text;
 use super::record::{CallRecord, CommittedTurn, Reply, ReplyKind, UtteranceKind};
 
@@ -119,9 +122,28 @@ impl CallRecord<'_> {
         }
     }
 
+    /// The STT's provider expects the end of the turn: its interim text counts as final.
+    pub(crate) fn hint_received(&mut self, hint: Hint) {
+        if hint == Hint::EagerEnd && self.turn_is_open() {
+            let interim = self.user_input.interim_text(&self.open_turn());
+            let texts = [self.open_turn_text(), interim];
+            let texts = texts.iter().map(String::as_str).filter(|text| !text.is_empty());
+            self.start_preemptive_reply_to(&texts.collect::<Vec<_>>().join(" "));
+        }
+    }
+
     /// Starts a preemptive reply after a final, if allowed.
     pub(crate) fn start_preemptive_reply(&mut self) {
-        if self.ending {
+        self.start_preemptive_reply_to(&self.open_turn_text());
+    }
+
+    fn start_preemptive_reply_to(&mut self, text: &str) {
+        let answers_it = |r: usize| {
+            let (for_text, knew) = self.replies[r].preemptive_basis.clone().unwrap_or_default();
+            heard_text::normalize_text(&for_text) == heard_text::normalize_text(text)
+                && knew == self.history.len()
+        };
+        if self.ending || self.preemptive_reply().is_some_and(answers_it) {
             return;
         }
         self.discard_preemptive_reply();
@@ -132,11 +154,10 @@ impl CallRecord<'_> {
             return;
         }
         self.preemptive_attempts += 1;
-        let text = self.open_turn_text();
         let mut reply = Reply::new(ReplyKind::Answer, self.case.settings.allow_interruptions);
-        reply.preemptive_basis = Some((text.clone(), self.history.len()));
+        reply.preemptive_basis = Some((text.to_owned(), self.history.len()));
         self.replies.push(reply);
-        self.request_llm(self.replies.len() - 1, &text);
+        self.request_llm(self.replies.len() - 1, text);
     }
 
     /// The latencies of each turn.

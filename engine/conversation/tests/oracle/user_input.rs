@@ -10,7 +10,7 @@
 //!   turn.
 //! - With each interim and after each final, the STT repeats all outstanding interim text.
 
-use super::case::{Case, Micros, ScriptedAction};
+use super::case::{Case, Hint, Micros, ScriptedAction};
 use super::heard_text;
 
 /// A speech segment as the VAD sees it.
@@ -31,6 +31,8 @@ pub(crate) enum UserEvent {
     Interim(usize),
     /// The whole text of an item.
     Final(usize),
+    /// What the STT's provider thinks about the turn.
+    Hint(Hint),
     /// A command.
     Action(ScriptedAction),
 }
@@ -71,6 +73,7 @@ impl<'a> UserInput<'a> {
             list.push((item.to + item.stt_delay / 2, UserEvent::Interim(n)));
             list.push((item.to + item.stt_delay, UserEvent::Final(n)));
         }
+        list.extend(case.hints.iter().map(|(at, hint)| (*at, UserEvent::Hint(*hint))));
         list.extend(
             case.actions.iter().map(|action| (action.at, UserEvent::Action(action.clone()))),
         );
@@ -143,6 +146,7 @@ impl<'a> UserInput<'a> {
         for (index, (at, events)) in events.iter().enumerate() {
             match events {
                 UserEvent::Start(n) => {
+                    turn.hint = None;
                     turn.onset = turn.onset.or(Some(self.speech_segments[*n].from));
                     turn.wait_started_at = None;
                     turn.followed_by_speech = !turn.finals.is_empty();
@@ -169,22 +173,38 @@ impl<'a> UserInput<'a> {
                         turn.wait_started_at = Some(*at);
                     }
                 }
+                UserEvent::Hint(hint) => {
+                    let has_text = !turn.finals.is_empty()
+                        || has_transcript(&self.events[from..from + index])
+                            && !self.pending_interims(from + index).is_empty();
+                    if speaks_at(from + index) || turn.last_segment.is_some() || has_text {
+                        turn.hint = match hint {
+                            Hint::EagerEnd => turn.hint,
+                            Hint::Resumed => Some(0),
+                            Hint::End => Some(100),
+                        };
+                    }
+                }
                 UserEvent::Action(_) => {}
             }
         }
-        if events
-            .iter()
-            .any(|(_, events)| matches!(events, UserEvent::Interim(_) | UserEvent::Final(_)))
-        {
-            turn.interims = self.pending_interims();
+        if has_transcript(events) {
+            turn.interims = self.pending_interims(self.consumed);
         }
         turn
     }
 
-    /// Items with an interim but no final yet.
-    fn pending_interims(&self) -> Vec<usize> {
+    /// The interim text that the STT repeats: the first two words of each item.
+    pub(crate) fn interim_text(&self, turn: &Turn<'_>) -> String {
+        let items = turn.interims.iter();
+        let words = items.flat_map(|item| self.item_text(*item).split_whitespace().take(2));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Items with an interim but no final yet after so many events.
+    fn pending_interims(&self, consumed: usize) -> Vec<usize> {
         let mut out = Vec::new();
-        for (_, event) in self.past_events() {
+        for (_, event) in &self.events[..consumed] {
             match event {
                 UserEvent::Interim(item) => out.push(*item),
                 UserEvent::Final(item) => out.retain(|other| other != item),
@@ -198,6 +218,12 @@ impl<'a> UserInput<'a> {
     pub(crate) fn interim_word_count(&self, turn: &Turn<'_>) -> usize {
         turn.interims.iter().map(|item| heard_text::count_words(self.item_text(*item)).min(2)).sum()
     }
+}
+
+fn has_transcript(events: &[(Micros, UserEvent)]) -> bool {
+    let is_transcript =
+        |event: &UserEvent| matches!(event, UserEvent::Interim(_) | UserEvent::Final(_));
+    events.iter().any(|(_, event)| is_transcript(event))
 }
 
 /// The open turn, as far as the user's events define it.
@@ -214,6 +240,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) last_segment: Option<SpeechSegment>,
     /// Speech started after its last text and has brought no text yet.
     pub(crate) followed_by_speech: bool,
+    /// P(turn is over) of the STT's provider for the last speech segment, in hundredths.
+    pub(crate) hint: Option<i64>,
 }
 
 impl Turn<'_> {
@@ -226,8 +254,8 @@ impl Turn<'_> {
             return Some(trigger + settings.transcript_timeout?);
         }
         let unsure = self
-            .last_segment
-            .and_then(|last| last.end_of_turn)
+            .hint
+            .or(self.last_segment.and_then(|last| last.end_of_turn))
             .is_some_and(|over| over < settings.turn_threshold);
         let delay =
             if unsure { settings.max_endpointing_delay } else { settings.min_endpointing_delay };

@@ -40,6 +40,8 @@ struct Harness {
     models: Vec<Arc<FakeLlm>>,
     chain: LlmChain,
     breaker: Arc<Breaker>,
+    /// The providers that were told.
+    providers: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Harness {
@@ -48,18 +50,22 @@ impl Harness {
         let breaker = Breakers::default().get(BreakerKey::new("llm", "first", "", None));
         let entry = |(n, model): (usize, &Arc<FakeLlm>)| ChainEntry {
             name: format!("Model {n}"),
+            provider: ["first", "second", "third"][n],
             model: Arc::clone(model) as Arc<dyn Llm>,
             breaker: (n == 0).then(|| Arc::clone(&breaker)),
         };
         let chain = LlmChain::new(models.iter().enumerate().map(entry).collect());
-        Self { models: models.to_vec(), chain, breaker }
+        Self { models: models.to_vec(), chain, breaker, providers: Arc::default() }
     }
 
     /// Asks; the events in short.
     fn ask(&self) -> (Handle, Vec<String>) {
         let events = Arc::new(Mutex::new(Vec::new()));
-        let push = Arc::clone(&events);
+        let (push, providers) = (Arc::clone(&events), Arc::clone(&self.providers));
         let sink = Sink::new(move |event| {
+            if let Event::Provider(provider) = event {
+                return providers.lock().unwrap().push(provider);
+            }
             push.lock().unwrap().push(match event {
                 Event::Text(text) => text,
                 Event::Warning(text) => format!("warning: {text}"),
@@ -80,6 +86,10 @@ impl Harness {
         (handle, events)
     }
 
+    fn providers(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.providers.lock().unwrap())
+    }
+
     fn asked(&self) -> Vec<usize> {
         self.models.iter().map(|model| *model.asked.lock().unwrap()).collect()
     }
@@ -94,6 +104,7 @@ fn the_next_model_answers_if_the_first_one_fails_before_its_answer() {
     assert_eq!(harness.ask().1, [warning, "B", "end"]);
     assert_eq!(harness.ask().1, ["B", "end"], "told once");
     assert_eq!(harness.ask().1, ["A", "end"]);
+    assert_eq!(harness.providers(), ["first", "second", "first", "second", "first"]);
     assert!(harness.breaker.is_closed());
 }
 

@@ -46,6 +46,8 @@ struct Harness {
     chain: TtsChain,
     voices: Vec<Arc<FakeTts>>,
     breaker: Arc<Breaker>,
+    /// The providers that were told.
+    providers: Arc<Mutex<Vec<&'static str>>>,
 }
 
 impl Harness {
@@ -54,20 +56,24 @@ impl Harness {
         let entry = |(n, voice): (usize, &Arc<FakeTts>)| TtsEntry {
             entry: ChainEntry {
                 name: format!("Voice {n}"),
+                provider: ["first", "second", "third"][n],
                 model: Arc::clone(voice) as Arc<dyn Tts>,
                 breaker: (n == 0).then(|| Arc::clone(&breaker)),
             },
             voice: String::new(),
         };
         let chain = TtsChain::new(voices.iter().enumerate().map(entry).collect());
-        Self { chain, voices: voices.to_vec(), breaker }
+        Self { chain, voices: voices.to_vec(), breaker, providers: Arc::default() }
     }
 
     /// Speaks a text of a reply; the events in short.
     fn speak(&self, reply: u64, text: &str) -> Vec<String> {
         let events = Arc::new(Mutex::new(Vec::new()));
-        let push = Arc::clone(&events);
+        let (push, providers) = (Arc::clone(&events), Arc::clone(&self.providers));
         let sink = Sink::new(move |event| {
+            if let Event::Provider(provider) = event {
+                return providers.lock().unwrap().push(provider);
+            }
             push.lock().unwrap().push(match event {
                 Event::Audio { pcm, sample_rate } => {
                     format!("{} s", pcm.len() as f64 / f64::from(sample_rate))
@@ -94,6 +100,10 @@ impl Harness {
         events
     }
 
+    fn providers(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.providers.lock().unwrap())
+    }
+
     fn requests(&self, number: usize) -> Vec<(String, String)> {
         self.voices[number].requests.lock().unwrap().clone()
     }
@@ -111,7 +121,9 @@ fn the_next_voice_speaks_a_segment_that_has_not_sounded_and_the_rest_of_the_repl
     let whole = || Ok(vec![audio(1.0), Event::End]);
     let harness = Harness::new(&[first, voice(&["slt"], vec![whole(), whole()])]);
     assert_eq!(harness.speak(1, "One two."), [WARNING, "1 s", "end"]);
+    assert_eq!(harness.providers(), ["first", "second"]);
     assert_eq!(harness.speak(1, "Three."), ["1 s", "end"]);
+    assert_eq!(harness.providers(), ["second"]);
     harness.speak(2, "Four.");
     assert_eq!(harness.requests(0), [request("One two.", "ada"), request("Four.", "ada")]);
     assert_eq!(harness.requests(1), [request("One two.", "slt"), request("Three.", "slt")]);

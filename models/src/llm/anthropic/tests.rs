@@ -278,9 +278,9 @@ async fn a_refused_address_is_a_failed_model() {
         )
     };
     let failed = ask(&strict("http://127.0.0.1:1")).await.failed;
-    assert_eq!(failed, Some((ErrorKind::Rejected, "refused address".into())));
+    assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: refused address".into())));
     let failed = ask(&strict("nonsense")).await.failed;
-    assert_eq!(failed, Some((ErrorKind::Rejected, "llm.url is not a URL".into())));
+    assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: llm.url is not a URL".into())));
 }
 
 #[tokio::test]

@@ -42,17 +42,17 @@ pub(super) fn identity(prompt: &str) -> Option<String> {
     to_first_person(&sentence).filter(|sentence| sentence.len() <= MAX_ANSWER_BYTES)
 }
 
-/// The words of the agent's name in the prompt's statement about its identity, normalized: the
-/// capitalized words at its start, "Ada" in "You are Ada, the receptionist."
-pub(super) fn name(prompt: &str) -> Vec<String> {
+/// The agent's name in the prompt's statement about its identity: the capitalized words at its
+/// start, "Ada Bell" in "You are Ada Bell, the receptionist."
+pub(super) fn name(prompt: &str) -> Option<String> {
     let starts = &Phrases::english().prompt.identity_starts;
     let rest = sentences(prompt).into_iter().find_map(|sentence| {
         let rest = starts.iter().find_map(|start| sentence.strip_prefix(start.as_str()))?;
         Some(rest.to_owned())
-    });
-    let rest = rest.unwrap_or_default();
+    })?;
     let is_name = |word: &&str| word.starts_with(char::is_uppercase);
-    // A name ends at the first comma.
-    let before_comma = rest.split(',').next().unwrap_or_default();
-    before_comma.split_whitespace().take_while(is_name).flat_map(normalize_words).collect()
+    // A name ends at the first comma, or at the end of the sentence.
+    let before_comma = rest.split([',', '.', '!']).next()?;
+    let words: Vec<&str> = before_comma.split_whitespace().take_while(is_name).collect();
+    (!words.is_empty()).then(|| words.join(" "))
 }

@@ -126,7 +126,8 @@ fn without_a_name_it_is_the_assistant() {
         answer(&request, "", None)
     };
     let say = |text: &str| Answer::Say(text.into());
-    assert_eq!(nameless("hello", PROMPT), say("Hello! How can I help you?"));
+    assert_eq!(nameless("hello", ""), say("Hello! How can I help you?"));
+    assert_eq!(nameless("hello", PROMPT), say("Hello! I'm Ada. How can I help you?"));
     assert_eq!(nameless("are you real", ""), say("I'm a computer program that talks with you."));
     assert_eq!(nameless("who are you", ""), say("I'm the assistant of this place."));
     assert_eq!(nameless("who are you", "You are a guide."), say("I am a guide."));

@@ -298,10 +298,13 @@ async fn a_refused_address_is_a_failed_model() {
         egress::Client::new(egress::Policy::default()).unwrap(),
         tokio::runtime::Handle::current(),
     );
-    assert_eq!(ask(&llm).await.failed, Some((ErrorKind::Rejected, "refused address".into())));
+    assert_eq!(
+        ask(&llm).await.failed,
+        Some((ErrorKind::Rejected, "the LLM server: refused address".into()))
+    );
     assert_eq!(
         ask(&client("nonsense".into(), None)).await.failed,
-        Some((ErrorKind::Rejected, "llm.url is not a URL".into()))
+        Some((ErrorKind::Rejected, "the LLM server: llm.url is not a URL".into()))
     );
 }
 

@@ -3,7 +3,7 @@
 use super::{Delivery, Session, VENDORS, Vendor, sockets};
 use crate::hosted::loopback::{Random, advance, settle, soon, within};
 
-/// Time in which the vendor is told that the call is over, in ms.
+/// Time in which the vendor learns that the call is over, in ms.
 const GOODBYE_LIMIT: u64 = 50;
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn drop_after(vendor: &'static Vendor, session: &mut Session, count: usize
     drop(session.rest());
     let label = vendor.label;
     let mut socket = session.socket.take().unwrap();
-    let told = async {
+    let reported = async {
         while let Some(frame) = socket.next().await {
             let text = String::from_utf8_lossy(frame.bytes()).into_owned();
             if wire.goodbye.is_some_and(|goodbye| text.contains(goodbye)) {
@@ -118,8 +118,8 @@ async fn drop_after(vendor: &'static Vendor, session: &mut Session, count: usize
         }
         wire.goodbye.is_none()
     };
-    let told = within(GOODBYE_LIMIT, 10, told).await;
-    assert_eq!(told, Some(true), "{label}: told after {count} messages");
+    let reported = within(GOODBYE_LIMIT, 10, reported).await;
+    assert_eq!(reported, Some(true), "{label}: reported after {count} messages");
     for (message, _) in &steps[count..] {
         socket.send(&crate::hosted::loopback::Frame::text(message)).await;
     }
@@ -150,8 +150,8 @@ async fn drop_request(session: &mut Session, count: usize, pause: u64) {
     session.call.stream = None;
     drop(session.rest());
     if let Some(mut exchange) = exchange {
-        let told = within(GOODBYE_LIMIT, 10, exchange.closed()).await;
-        assert!(told.is_some(), "{}: the request is dropped", session.vendor.label);
+        let reported = within(GOODBYE_LIMIT, 10, exchange.closed()).await;
+        assert!(reported.is_some(), "{}: the request is dropped", session.vendor.label);
     }
     advance(2_000).await;
     settle().await;

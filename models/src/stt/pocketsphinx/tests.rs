@@ -109,7 +109,7 @@ fn next(events: &Receiver<Event>) -> String {
         Event::Failed(_) => "failed".into(),
         Event::Recovered => "recovered".into(),
         Event::Warning(text) => format!("warning {text:?}"),
-        other @ (Event::Turn(_) | Event::Usage(_)) => panic!("{other:?}"),
+        other @ (Event::Turn(_) | Event::Usage(_) | Event::Provider(_)) => panic!("{other:?}"),
     }
 }
 

@@ -106,6 +106,10 @@ impl SttStream for WarningStream {
     fn end_speech(&mut self) {
         self.stream.end_speech();
     }
+
+    fn reports_usage(&self) -> bool {
+        self.stream.reports_usage()
+    }
 }
 
 /// Sends the sentence that tells of the change when the call has started: earlier events are lost.

@@ -151,6 +151,7 @@ impl Harness {
                 Event::Warning(text) => format!("warning {text}"),
                 Event::Turn(hint) => format!("turn {hint:?}"),
                 Event::Usage(_) => continue,
+                Event::Provider(name) => format!("provider {name}"),
             };
         };
         assert_no_key(&text);

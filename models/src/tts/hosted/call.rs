@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use super::codec::Codec;
 use super::session::{Command, Session};
 use super::{Timeouts, may_be_vendor_voice};
 use crate::hosted::Endpoint;
+use crate::hosted::connection::ConnectedTime;
 use crate::tts::{Event, Request, Tts};
 use crate::{Error, ErrorKind, Handle, Sink};
 
@@ -37,8 +39,10 @@ impl<C: Codec, F: Fn() -> C + Send + Sync> SocketTts<F> {
     fn open(&self) -> CallTts {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (endpoint, codec) = (self.endpoint.clone(), (self.make_codec)());
-        self.runtime.spawn(Session::new(endpoint, codec, self.timeouts, receiver).run());
-        CallTts { commands, next_id: AtomicU64::new(0) }
+        let session = Session::new(endpoint, codec, self.timeouts, receiver);
+        let connected = session.connected();
+        self.runtime.spawn(session.run());
+        CallTts { commands, next_id: AtomicU64::new(0), connected }
     }
 }
 
@@ -61,6 +65,7 @@ impl<C: Codec, F: Fn() -> C + Send + Sync> Tts for SocketTts<F> {
 struct CallTts {
     commands: mpsc::UnboundedSender<Command>,
     next_id: AtomicU64,
+    connected: Arc<ConnectedTime>,
 }
 
 impl Tts for CallTts {
@@ -76,6 +81,10 @@ impl Tts for CallTts {
 
     fn cancel_reply(&self, reply: u64) {
         drop(self.commands.send(Command::CancelReply(reply)));
+    }
+
+    fn report_connected(&self, report: &mut dyn FnMut(&'static str, Duration)) {
+        report("", self.connected.total(Instant::now()));
     }
 
     fn has_voice(&self, voice: &str) -> bool {

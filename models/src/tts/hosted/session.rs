@@ -4,6 +4,7 @@
 //! until it is idle.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egress::websocket::{Message, WebSocket};
@@ -15,7 +16,7 @@ use super::Timeouts;
 use super::codec::{Codec, Incoming, Output, Text};
 use super::context::{Context, Fault, Segment};
 use crate::hosted::Endpoint;
-use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
+use crate::hosted::connection::{self, ConnectedTime, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
 use crate::tts::{Event, Request};
 use crate::{Error, ErrorKind, Sink};
@@ -61,6 +62,7 @@ pub(super) struct Session<C> {
     refused: Option<(ErrorKind, String)>,
     outputs: Vec<Output>,
     messages: Vec<String>,
+    connected: Arc<ConnectedTime>,
 }
 
 impl<C: Codec> Session<C> {
@@ -82,7 +84,13 @@ impl<C: Codec> Session<C> {
             refused: None,
             outputs: Vec::new(),
             messages: Vec::new(),
+            connected: Arc::default(),
         }
+    }
+
+    /// The duration of the connections, which continues to rise.
+    pub(super) fn connected(&self) -> Arc<ConnectedTime> {
+        Arc::clone(&self.connected)
     }
 
     /// Serves the call until it ends.
@@ -106,7 +114,10 @@ impl<C: Codec> Session<C> {
             };
             let connected_at = Instant::now();
             let goodbye = self.codec.goodbye();
-            match self.stream(&mut socket).await {
+            self.connected.start(connected_at);
+            let ended = self.stream(&mut socket).await;
+            self.connected.stop(Instant::now());
+            match ended {
                 Ok(End::Dropped) => return close(socket, goodbye).await,
                 Ok(End::Replace) => drop(tokio::spawn(close(socket, goodbye))),
                 Err(failure) => {

@@ -60,6 +60,7 @@ impl Events {
                     speech.words.extend(words.into_iter().map(word));
                 }
                 Event::Usage { characters } => speech.characters += characters,
+                Event::Provider(name) => panic!("no vendor names itself: {name}"),
                 Event::Warning(text) => panic!("no vendor warns: {text}"),
                 Event::Phones(phones) => panic!("no vendor sends phones: {phones:?}"),
                 Event::End => return speech,

@@ -54,7 +54,8 @@ pub struct VoicePage {
 
 impl VoiceQuery {
     /// The voices of `all` that match, from the offset on.
-    pub(in crate::tts) fn select(&self, all: Vec<ListedVoice>) -> VoicePage {
+    #[must_use]
+    pub fn select(&self, all: Vec<ListedVoice>) -> VoicePage {
         let mut matching: Vec<ListedVoice> =
             all.into_iter().filter(|voice| self.matches(voice)).collect();
         let total = matching.len();

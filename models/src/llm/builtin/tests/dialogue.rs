@@ -28,6 +28,10 @@ fn a_goodbye_ends_the_call_and_a_question_does_not() {
     assert_eq!(reply_text(&named), words);
     let mut named_by_prompt = request(vec![item(Role::User, "thanks clara see you soon")], &tools);
     named_by_prompt.prompt = "You are Clara Bell, the host. Be brief.".into();
+    let mut asked = request(vec![item(Role::User, "are you a robot")], &[]);
+    asked.prompt.clone_from(&named_by_prompt.prompt);
+    let introduced = "I'm Clara Bell, a computer program that talks with you.".to_owned();
+    assert_eq!(answer(&asked, "Demo", None), Answer::Say(introduced));
     assert!(matches!(answer(&named_by_prompt, "Demo", None), Answer::ToolCall { .. }));
     assert_eq!(call("bye and when do you open on saturday", &tools), None);
     assert_eq!(call("when does it end", &tools), None);

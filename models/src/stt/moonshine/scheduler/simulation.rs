@@ -110,7 +110,9 @@ impl Sim {
                 Event::Failed(_) => "failed".to_owned(),
                 Event::Recovered => "recovered".to_owned(),
                 Event::Warning(text) => format!("warning {text}"),
-                other @ (Event::Turn(_) | Event::Usage(_)) => panic!("{other:?}"),
+                other @ (Event::Turn(_) | Event::Usage(_) | Event::Provider(_)) => {
+                    panic!("{other:?}")
+                }
             };
             events.lock().unwrap().push((id, line));
         });
