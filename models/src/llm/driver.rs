@@ -13,7 +13,7 @@ use url::Url;
 use super::failure::Failure;
 use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
 use super::server_message::{MAX_ERROR_BODY_BYTES, redact};
-use super::stream::{MAX_RESPONSE_BYTES, Repetition, StreamParser, read_response, timeout_error};
+use super::stream::{MAX_RESPONSE_BYTES, Repetition, StreamParser, late_start, read_response};
 use super::{Event, Llm, ModerationFuture, Request, Timeouts};
 use crate::{Error, ErrorKind, Handle, Sink};
 
@@ -186,7 +186,7 @@ impl<P: Protocol> Server<P> {
             let response = match timeout_at(deadline, accepted).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => break Err(error),
-                Err(_) => break Err(timeout_error()),
+                Err(_) => break Err(self.name(late_start())),
             };
             let mut parser = self.protocol.parser(request, model);
             let timeouts = self.config.timeouts;
@@ -198,7 +198,7 @@ impl<P: Protocol> Server<P> {
                         attempts.omitted.push(TOOLS);
                     }
                 }
-                None => break result,
+                None => break result.map_err(|error| self.name(error)),
             }
         };
         result.map_err(|error| self.redact(&self.name_vendor(error)))
@@ -230,7 +230,11 @@ impl<P: Protocol> Server<P> {
                     attempts.again = false;
                     continue;
                 }
-                sent => sent?,
+                // The settings are wrong, not the server.
+                Err(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_))) => {
+                    return Err(error.into());
+                }
+                sent => sent.map_err(|error| self.name(error.into()))?,
             };
             if response.is_success() {
                 return Ok(response);
@@ -337,6 +341,15 @@ impl<P: Protocol> Server<P> {
     fn redact(&self, error: &Error) -> Error {
         let words = redact(&error.to_string(), &self.config.url, self.config.token.as_deref());
         Error::new(error.kind(), words)
+    }
+
+    /// The error of the server or of the connection to it, with the name of the vendor.
+    fn name(&self, error: Error) -> Error {
+        let (vendor, words) = (self.protocol.vendor(), error.to_string());
+        if words.contains(vendor) {
+            return error;
+        }
+        Error::new(error.kind(), format!("{vendor}: {words}"))
     }
 }
 

@@ -88,7 +88,10 @@ impl Failure {
         // Google sends the error of a stream in a list.
         let body = body.get(0).unwrap_or(body);
         let error = if body["error"].is_object() { &body["error"] } else { body };
-        let labels = ["type", "code", "status"].into_iter().filter_map(|key| error[key].as_str());
+        // Some servers describe an error in `detail`.
+        let labels = [error, &body["detail"]].into_iter().flat_map(|error| {
+            ["type", "code", "status"].into_iter().filter_map(|key| error[key].as_str())
+        });
         self.labels = labels.map(str::to_lowercase).collect();
         self.words = error_message(body);
         if self.status == 0 {

@@ -2,6 +2,8 @@
 
 pub mod anthropic;
 pub mod builtin;
+#[cfg(test)]
+mod contract;
 mod driver;
 mod failure;
 pub mod gemini;

@@ -11,7 +11,8 @@ pub(super) const MAX_ERROR_BODY_BYTES: usize = 16 << 10;
 /// The message in an error's body, in the shapes that servers use.
 pub(super) fn error_message(body: &Value) -> String {
     let error = &body["error"];
-    let message = [&error["message"], error, &body["message"], &body["detail"]]
+    let detail = &body["detail"];
+    let message = [&error["message"], error, &body["message"], detail, &detail["message"]]
         .into_iter()
         .find_map(Value::as_str)
         .map(str::to_owned);

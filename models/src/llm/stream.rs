@@ -35,6 +35,9 @@ impl Default for Timeouts {
 /// Maximum size of a whole response in bytes.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
+/// Maximum duration of a whole response. A long answer of a slow model takes a few minutes.
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(600);
+
 /// Content of one event of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct AnswerDelta {
@@ -118,9 +121,27 @@ pub(super) fn filtered() -> Error {
     Error::new(ErrorKind::Rejected, "the server's content filter stopped the answer")
 }
 
-/// The error of an expired time limit.
-pub(super) fn timeout_error() -> Error {
-    Error::new(ErrorKind::Timeout, "timeout")
+/// The error of a reply whose first token is late.
+pub(super) fn late_start() -> Error {
+    Error::new(ErrorKind::Timeout, "no answer came in time")
+}
+
+/// The error of a reply that stopped before its end, or that does not stop.
+fn late_end(since: Instant) -> Error {
+    let what = if since.elapsed() >= MAX_RESPONSE_TIME {
+        "the answer does not end"
+    } else {
+        "the answer stopped before its end"
+    };
+    Error::new(ErrorKind::Timeout, what)
+}
+
+/// The error of a connection. Only here a response is too large because it does not end.
+fn broken(error: egress::Error) -> Error {
+    match error {
+        egress::Error::TooLarge => Error::new(ErrorKind::Failed, "the answer is too long"),
+        error => error.into(),
+    }
 }
 
 /// Reads the body of a response of status 2xx, a stream or not, and emits text as it arrives.
@@ -135,7 +156,7 @@ pub(super) async fn read_response(
     if response.header("content-type").is_some_and(|kind| kind.starts_with("application/json")) {
         let body = timeout_at(deadline, response.limit(egress::DEFAULT_BODY_LIMIT).body())
             .await
-            .map_err(|_| timeout_error())??;
+            .map_err(|_| late_start())??;
         return read_whole(parser, &body.text(), sink);
     }
     let chunks = stream::unfold(response, |mut response| async move {
@@ -156,22 +177,26 @@ where
     S: Stream<Item = Result<Bytes, egress::Error>> + Unpin,
 {
     let mut decoder = SseDecoder::default();
-    let mut ended = false;
+    let (since, mut started, mut ended) = (Instant::now(), false, false);
     loop {
         let mut events: Vec<String> = Vec::new();
         let mut at_end = false;
-        match timeout_at(deadline, chunks.next()).await {
-            Ok(Some(Ok(chunk))) => {
+        // A chunk that is there wins over the deadline, and some servers always have one.
+        let limit = deadline.min(since + MAX_RESPONSE_TIME);
+        let is_late = Instant::now() >= limit;
+        let next = if is_late { None } else { timeout_at(limit, chunks.next()).await.ok() };
+        match next {
+            Some(Some(Ok(chunk))) => {
                 let too_long =
                     |_| Error::new(ErrorKind::Failed, "the server sent an oversized event");
                 decoder.push(&chunk, |data| events.push(data.to_owned())).map_err(too_long)?;
             }
             // The reply is complete. Neither a wait for the token counts nor a broken connection is
             // a failure.
-            Err(_) | Ok(Some(Err(_))) if answer.is_finished() => at_end = true,
-            Err(_) => return Err(timeout_error()),
-            Ok(Some(Err(error))) => return Err(error.into()),
-            Ok(None) => {
+            None | Some(Some(Err(_))) if answer.is_finished() => at_end = true,
+            None => return Err(if started { late_end(since) } else { late_start() }),
+            Some(Some(Err(error))) => return Err(broken(error)),
+            Some(None) => {
                 decoder.finish(|data| events.push(data.to_owned()));
                 at_end = true;
             }
@@ -179,6 +204,7 @@ where
         for event_data in events {
             let delta = answer.push(&event_data)?;
             if delta.progressed {
+                started = true;
                 deadline = Instant::now() + times.between_tokens;
             }
             if !delta.text.is_empty() {

@@ -71,7 +71,7 @@ async fn a_server_that_never_says_a_word_fails_after_five_seconds() {
             .await;
     assert_eq!(
         (reply.failed, took),
-        (Some((ErrorKind::Timeout, "timeout".into())), Duration::from_secs(5))
+        (Some((ErrorKind::Timeout, "no answer came in time".into())), Duration::from_secs(5))
     );
 }
 
