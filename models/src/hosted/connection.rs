@@ -102,3 +102,23 @@ impl ConnectedTime {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_durations_of_successive_connections_add_up() {
+        let (time, start) = (ConnectedTime::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(time.total(at(5)), Duration::ZERO);
+        time.start(at(5));
+        assert_eq!(time.total(at(7)), Duration::from_secs(2));
+        time.stop(at(8));
+        assert_eq!(time.total(at(60)), Duration::from_secs(3));
+        time.start(at(100));
+        time.stop(at(101));
+        time.stop(at(200));
+        assert_eq!(time.total(at(300)), Duration::from_secs(4));
+    }
+}
