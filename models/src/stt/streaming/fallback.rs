@@ -128,20 +128,38 @@ pub(super) async fn serve(
     warning: impl Future<Output = ()>,
 ) {
     let mut pcm = Vec::new();
-    let mut forward = move |command: Command| match command {
+    let mut forward = |stream: &mut dyn SttStream, command: Command| match command {
         Command::StartSpeech => stream.start_speech(),
         Command::Audio(chunk) => stream.push_audio(decode(&chunk, &mut pcm)),
         Command::EndSpeech => stream.end_speech(),
     };
-    let forward = async {
-        buffer.commands().for_each(&mut forward);
-        drop(buffer);
-        while let Some(command) = commands.recv().await {
-            forward(command);
+    let mut warning = std::pin::pin!(warning);
+    // The warning comes before the first transcript if the call has started.
+    let mut has_started = is_ready(warning.as_mut()).await;
+    if has_started {
+        stream.start_call();
+    }
+    buffer.commands().for_each(|command| forward(&mut *stream, command));
+    drop(buffer);
+    loop {
+        tokio::select! {
+            biased;
+            () = warning.as_mut(), if !has_started => {
+                has_started = true;
+                stream.start_call();
+            }
+            command = commands.recv() => match command {
+                Some(command) => forward(&mut *stream, command),
+                None => return,
+            },
         }
-    };
-    // In this order: the warning comes before the first transcript if the call has started.
-    tokio::join!(biased; warning, forward);
+    }
+}
+
+/// Whether `future` is complete now. It is polled once.
+async fn is_ready(mut future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+    std::future::poll_fn(|context| std::task::Poll::Ready(future.as_mut().poll(context).is_ready()))
+        .await
 }
 
 /// The samples of a chunk, in `pcm`.
