@@ -167,10 +167,8 @@ async fn a_connection_that_is_cut_in_a_sentence_is_a_failure_and_the_next_reply_
         let (mut spoken, mut segment, frames) = begun(&mut session, true).await;
         settle().await;
         // In the middle of a message, or of a response.
-        if let Some(socket) = &mut session.socket {
-            if let Frame::Text(message) = &frames[0] {
-                socket.send_beginning(&message[..message.len() / 2]).await;
-            }
+        if let (Some(socket), Frame::Text(message)) = (&mut session.socket, &frames[0]) {
+            socket.send_beginning(&message[..message.len() / 2]).await;
         }
         settle().await;
         session.socket = None;

@@ -26,13 +26,16 @@ use vendors::VENDORS;
 /// ms: one time limit for the connection and one for the sound.
 const LIMIT: u64 = 6_000;
 
+/// The constructor of a hosted TTS at an address.
+type Make = fn(String, egress::Client, Runtime) -> Result<Arc<dyn Tts>, Error>;
+
 /// A vendor's server.
 struct Vendor {
     /// For the messages of the tests.
     label: &'static str,
     /// Name in sentences.
     name: &'static str,
-    make: fn(String, egress::Client, Runtime) -> Result<Arc<dyn Tts>, Error>,
+    make: Make,
     wire: Wire,
 }
 
