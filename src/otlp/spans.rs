@@ -196,6 +196,7 @@ pub(super) fn key_value(key: &str, value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use conversation::event::{EndReason, Stage, Timeline};
+    use conversation::providers::TurnProviders;
     use conversation::time::Time;
 
     use super::*;
@@ -231,6 +232,7 @@ mod tests {
                 first_sample: Some(2.66),
                 ..Timeline::default()
             },
+            providers: TurnProviders::default(),
         }
     }
 

@@ -64,7 +64,7 @@ STT_CASES = [
     Case("no_final", None),
     Case("late_final", None, {"seconds": 1.2}),
     Case("double_final", None, exact=True),
-    Case("empty_final", None, {"times": 1}),
+    Case("empty_final", None),
 ]
 LLM_CASES = [
     *REFUSED,
@@ -174,6 +174,7 @@ def test_faults_of_speech_to_text(server, vendor, report, kind):
 
         async def talk(client):
             if case.kind == "empty_final":
+                # Nobody said anything, says the vendor.
                 client.play(QUESTION)
                 await client.wait_for(
                     lambda: stt.records and stt.records[0].sent > 5, what="transcripts"

@@ -50,11 +50,11 @@ impl Harness {
     }
 
     fn llm(&mut self, at: f64, event: LlmEvent) -> &mut Self {
-        let generations = self.outputs.iter().filter_map(|output| match output {
+        let mut generations = self.outputs.iter().filter_map(|output| match output {
             Output::RequestLlm(request) => Some(request.generation),
             _ => None,
         });
-        let generation = generations.last().unwrap();
+        let generation = generations.next_back().unwrap();
         self.send(at, Input::Llm { generation, event })
     }
 
@@ -126,7 +126,7 @@ fn a_turn_names_the_providers_that_served_it_in_their_order() {
     expected.tts = names(&["cartesia", "elevenlabs", "cartesia"]);
     assert_eq!(served(&call), expected);
     let turn = json!(call.view().turns[0]);
-    assert_eq!(turn.as_object().unwrap().keys().last().unwrap(), "providers");
+    assert_eq!(turn.as_object().unwrap().keys().next_back().unwrap(), "providers");
     assert_eq!(call.view().turns[0].llm_ttft, Some(0.7), "a provider is no token");
 }
 

@@ -149,7 +149,7 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
     let strict = registry(Config::default());
     assert_eq!(
         answer(&strict.llm(&custom, "Ada", false).0, "hi").await,
-        Err("refused address".into())
+        Err("the LLM server: refused address".into())
     );
     let open = open_registry(&[]);
     assert_eq!(
@@ -274,7 +274,7 @@ async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_tru
     let strict = registry(config(&[("anthropic", operator)]));
     let own = LlmChoice { url: Some(url), token: Some("mine".into()), ..choice("anthropic") };
     let (llm, _) = strict.llm(&own, "Ada", false);
-    assert_eq!(answer(&llm, "hi").await, Err("refused address".into()));
+    assert_eq!(answer(&llm, "hi").await, Err("Anthropic: refused address".into()));
     let (llm, _) = strict.llm(&LlmChoice { model: String::new(), ..choice("claude") }, "A", false);
     assert_eq!(answer(&llm, "hi").await.unwrap(), "\"claude-haiku-4-5\" none");
 }

@@ -26,7 +26,7 @@ use vendors::VENDORS;
 /// ms: one time limit for the connection and one for the sound.
 const LIMIT: u64 = 6_000;
 
-/// The constructor of a hosted TTS at an address.
+/// Makes the TTS of a server at a URL.
 type Make = fn(String, egress::Client, Runtime) -> Result<Arc<dyn Tts>, Error>;
 
 /// A vendor's server.

@@ -98,6 +98,7 @@ class Session:
         self.started_at = time.monotonic()
         self.turn = 0
         self.interim_at = 0
+        self.finals = 0
         self.interim: list[str] = []
         self.queue: asyncio.Queue = asyncio.Queue()
         self.sender: asyncio.Task | None = None
@@ -185,7 +186,8 @@ class Session:
         # Nothing said: no answer.
         if not words or kind == "no_final":
             return
-        if kind == "empty_final":
+        self.finals += 1
+        if kind == "empty_final" and self.finals <= fault.after:
             words = []
         delay = self.fake.final_delay + (fault.seconds if kind == "late_final" else 0)
         formats = self.socket.record.query.get("format_turns") == "true" and not is_u3(self.model)

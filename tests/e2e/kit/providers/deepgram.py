@@ -27,8 +27,8 @@ class DeepgramFake(Fake):
     provider = "deepgram"
     vendor = "Deepgram"
     key_header = ("authorization", "Token ")
-    #: no_final: an end mark is not answered; double_final: it is answered twice; empty_final: with
-    #: an empty text; late_final: after `seconds`.
+    #: no_final: an end mark is not answered; double_final: it is answered twice; empty_final: the
+    #: first `after` of them have an empty text; late_final: after `seconds`.
     own_faults = frozenset({"no_final", "double_final", "empty_final", "late_final"})
 
     def __init__(
@@ -84,6 +84,7 @@ class Listening:
         self.recognition = Recognition(self.script)
         self.request_id = str(uuid.uuid4())
         self.interim_at = 0
+        self.finals = 0
         #: Answers in order, after their delay.
         self.queue: asyncio.Queue = asyncio.Queue()
         self.sender: asyncio.Task | None = None
@@ -150,7 +151,8 @@ class Listening:
         kind = fault.kind if fault else None
         if kind == "no_final":
             return
-        if kind == "empty_final":
+        self.finals += 1
+        if kind == "empty_final" and self.finals <= fault.after:
             words = []
         answer = self._results(words, is_final=True, start=start)
         delay = self.fake.final_delay + (fault.seconds if kind == "late_final" else 0)
