@@ -186,7 +186,7 @@ impl<P: Protocol> Server<P> {
             let response = match timeout_at(deadline, accepted).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => break Err(error),
-                Err(_) => break Err(self.name(late_start())),
+                Err(_) => break Err(late_start()),
             };
             let mut parser = self.protocol.parser(request, model);
             let timeouts = self.config.timeouts;
@@ -198,7 +198,7 @@ impl<P: Protocol> Server<P> {
                         attempts.omitted.push(TOOLS);
                     }
                 }
-                None => break result.map_err(|error| self.name(error)),
+                None => break result,
             }
         };
         result.map_err(|error| self.redact(&self.name_vendor(error)))
@@ -207,12 +207,10 @@ impl<P: Protocol> Server<P> {
     /// The error with the vendor's name, which those of the connection lack.
     fn name_vendor(&self, error: Error) -> Error {
         let (vendor, words) = (self.protocol.vendor(), error.to_string());
-        let message = match error.kind() {
-            _ if words.contains(vendor) => return error,
-            ErrorKind::Timeout => format!("{vendor} did not answer in time"),
-            _ => format!("{vendor}: {words}"),
-        };
-        Error::new(error.kind(), message)
+        if words.contains(vendor) {
+            return error;
+        }
+        Error::new(error.kind(), format!("{vendor}: {words}"))
     }
 
     /// Sends the request until the server accepts it. It is repeated without the optional
@@ -230,11 +228,8 @@ impl<P: Protocol> Server<P> {
                     attempts.again = false;
                     continue;
                 }
-                // The settings are wrong, not the server.
-                Err(error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_))) => {
-                    return Err(error.into());
-                }
-                sent => sent.map_err(|error| self.name(error.into()))?,
+                Err(egress::Error::Timeout) => return Err(late_start()),
+                sent => sent?,
             };
             if response.is_success() {
                 return Ok(response);
@@ -341,15 +336,6 @@ impl<P: Protocol> Server<P> {
     fn redact(&self, error: &Error) -> Error {
         let words = redact(&error.to_string(), &self.config.url, self.config.token.as_deref());
         Error::new(error.kind(), words)
-    }
-
-    /// The error of the server or of the connection to it, with the name of the vendor.
-    fn name(&self, error: Error) -> Error {
-        let (vendor, words) = (self.protocol.vendor(), error.to_string());
-        if words.contains(vendor) {
-            return error;
-        }
-        Error::new(error.kind(), format!("{vendor}: {words}"))
     }
 }
 

@@ -42,12 +42,19 @@ pub(crate) fn frame_with_unknown_fields(frame: &Frame, free: &[&str]) -> Frame {
     }
 }
 
-/// Messages that no version of a vendor sends so far.
+/// Messages that no version of a vendor sends so far. The type is in one of two fields.
 pub(crate) fn unknown_messages() -> Vec<Frame> {
-    let kind = "x_new.event";
-    let both = json!({"type": kind, "message_type": kind, "text": "No.", "transcript": "No."});
-    let nested = json!({"type": kind, "message_type": kind, "data": {"audio": "AAAA", "n": [1]}});
-    vec![Frame::text(both), Frame::text(nested)]
+    let contents = [
+        json!({"text": "No.", "transcript": "No.", "error": null}),
+        json!({"data": {"audio": "AAAA", "n": [1]}}),
+    ];
+    let named = |kind: &str, content: &Value| {
+        let mut message = content.clone();
+        message[kind] = "x_new.event".into();
+        Frame::text(message)
+    };
+    let both = |content: &Value| ["type", "message_type"].map(|kind| named(kind, content));
+    contents.iter().flat_map(both).collect()
 }
 
 /// Messages that cannot be read: no JSON, JSON of another shape, bytes, and one of 1 MiB.

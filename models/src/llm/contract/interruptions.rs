@@ -4,7 +4,7 @@ use super::conversations::protocols;
 use super::{Answer, Received, Session, VENDORS, city, question};
 use crate::hosted::loopback::{Random, advance, settle, soon, within};
 
-/// Time in which the server notices the end, in ms.
+/// Time in which the server learns that the reply is cut off, in ms.
 const CANCEL_LIMIT: u64 = 50;
 
 /// Cuts a reply off after so many events, with pauses between them. Then the next one works.
@@ -23,8 +23,8 @@ async fn interrupt(session: &Session, count: usize, mut pause: impl FnMut() -> u
     let before = asked.so_far();
     assert!(before.failed.is_none(), "{label}: {before:?}");
     drop(asked.handle);
-    let noticed = within(CANCEL_LIMIT, 10, exchange.closed()).await;
-    assert!(noticed.is_some(), "{label}: the server notices it after {count} events");
+    let reported = within(CANCEL_LIMIT, 10, exchange.closed()).await;
+    assert!(reported.is_some(), "{label}: reported to the server after {count} events");
     for event in &events[count..] {
         exchange.piece(event.as_bytes()).await;
     }
@@ -72,8 +72,8 @@ async fn a_reply_that_is_cut_off_before_the_server_answers_is_dropped() {
             }
             drop(asked.handle);
             if let Some(mut exchange) = exchange {
-                let noticed = within(CANCEL_LIMIT, 10, exchange.closed()).await;
-                assert!(noticed.is_some(), "{}", vendor.label);
+                let reported = within(CANCEL_LIMIT, 10, exchange.closed()).await;
+                assert!(reported.is_some(), "{}", vendor.label);
             }
             settle().await;
             assert!(asked.events.try_recv().is_err(), "{}", vendor.label);

@@ -3,7 +3,7 @@
 use super::{Segment, Session, Spoken, VENDORS, Vendor, send_over};
 use crate::hosted::loopback::{Frame, Random, advance, settle, soon, within};
 
-/// Time in which the vendor notices the end, in ms.
+/// Time in which the vendor learns that the reply is cut off, in ms.
 const CANCEL_LIMIT: u64 = 50;
 const TEXTS: [&str; 2] = ["One two.", "Three four."];
 
@@ -99,8 +99,8 @@ async fn interrupt(
     }
     session.call.tts.as_ref().unwrap().cancel_reply(reply);
     if ended < TEXTS.len() {
-        let noticed = within(CANCEL_LIMIT, 10, cancelled(session, &mut plan)).await;
-        assert!(noticed.is_some(), "{label}: noticed after {count} messages");
+        let reported = within(CANCEL_LIMIT, 10, cancelled(session, &mut plan)).await;
+        assert!(reported.is_some(), "{label}: reported after {count} messages");
     }
     // What was on its way still arrives.
     for at in count..plan.frames.len() {
