@@ -1,6 +1,7 @@
 //! The language model of an agent: its providers in the order in which they are tried.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine_api::LlmChoice;
 
@@ -14,6 +15,10 @@ use crate::llm::gemini::{self, Gemini};
 use crate::llm::openai::{self, Dialect, OpenAi};
 use crate::llm::responses::{self, OpenAiResponses};
 use crate::llm::{Config, Llm, Timeouts};
+
+/// Time to the first token, for all providers of a chain together: less than the 5 s after which the
+/// conversation gives up, so that the last one can answer or say why it does not.
+pub(super) const FIRST_TOKEN_TIME: Duration = Duration::from_millis(4_800);
 
 /// Protocol of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,8 +45,9 @@ impl Registry {
         }
         let first = usize::from(fallback && choices.len() > 1);
         let (mut entries, mut warnings) = (Vec::new(), Vec::new());
+        let limit = FIRST_TOKEN_TIME / (choices.len() - first).max(1) as u32;
         for choice in &choices[first..] {
-            match self.llm_entry(choice, agent_name) {
+            match self.llm_entry(choice, agent_name, limit) {
                 Ok((entry, warning)) => {
                     entries.push(entry);
                     warnings.extend(warning);
@@ -54,7 +60,8 @@ impl Registry {
         }
         if entries.is_empty() {
             let defaults = self.default_choices(choice);
-            let default = defaults.iter().find_map(|c| self.llm_entry(c, agent_name).ok());
+            let default =
+                defaults.iter().find_map(|c| self.llm_entry(c, agent_name, FIRST_TOKEN_TIME).ok());
             entries.push(match default {
                 Some((entry, _)) => entry,
                 None => self.builtin_entry(agent_name),
@@ -99,7 +106,8 @@ impl Registry {
         self.default_providers(Kind::Llm, &choice.workspace).into_iter().map(of).collect()
     }
 
-    /// The language model of one choice, and a sentence about its options.
+    /// The language model of one choice, and a sentence about its options. `limit`: time to its
+    /// first token, unless the configuration has one.
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
@@ -107,6 +115,7 @@ impl Registry {
         &self,
         choice: &LlmChoice,
         agent_name: &str,
+        limit: Duration,
     ) -> Result<(ChainEntry<dyn Llm>, Option<String>), String> {
         let name = normalize_name(&choice.provider);
         let of_server = |ignored: Vec<&str>| ignored_options(Kind::Llm, &ignored);
@@ -133,7 +142,8 @@ impl Registry {
             return Err(format!("The LLM provider {requested:?} is not available on this server"));
         };
         let own = (choice.url.as_ref(), choice.token.as_ref());
-        let access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
+        let mut access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
+        access.timeouts.first.get_or_insert(limit);
         let breaker = Some(self.breaker(Kind::Llm, vendor, &access));
         let (model, ignored) = self.hosted_llm(protocol, &name, choice, access);
         let name = vendor.display_name.to_owned();

@@ -29,7 +29,9 @@ impl Registry {
     pub fn single_llm(&self, choice: &LlmChoice, agent_name: &str) -> Result<Arc<dyn Llm>, String> {
         let provider = self.first_provider(Kind::Llm, &choice.provider, &choice.workspace);
         let choice = LlmChoice { provider, fallback: Vec::new(), ..choice.clone() };
-        self.llm_entry(&choice, agent_name).map(|(entry, _)| entry.model).map_err(sentence)
+        self.llm_entry(&choice, agent_name, super::llm::FIRST_TOKEN_TIME)
+            .map(|(entry, _)| entry.model)
+            .map_err(sentence)
     }
 
     /// The TTS that `choice` names first.

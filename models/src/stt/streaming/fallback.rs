@@ -62,7 +62,7 @@ impl Fallback {
     }
 
     fn sentence(&self, reason: &str) -> String {
-        format!("{reason}; {} is used instead.", self.name)
+        format!("{}; {} is used instead.", reason.trim_end_matches('.'), self.name)
     }
 
     /// The hosted STT has failed.
