@@ -167,9 +167,9 @@ async fn a_text_that_never_ends_is_cut() {
         session.speak().await;
         let turn = session.turn(start);
         let (mut text, mut longest) = (String::new(), 0);
-        for _ in 0..5 {
+        for _ in 0..3 {
             let before = text.clone();
-            text += &"on and ".repeat(1_400);
+            text += &"on and ".repeat(1_700);
             session.send(&(wire.interim)(&turn, &before, &text)).await;
             settle().await;
             for event in session.rest() {
