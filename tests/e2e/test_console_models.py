@@ -155,8 +155,9 @@ def test_an_llm_server_of_the_machine_is_selected_with_one_action(server, consol
     llm = models_of(server, agent)["llm"]
     assert (llm["provider"], llm["model"], llm["url"]) == ("ollama", "phi4", None)
     page.get_by_role("button", name="Use vLLM").click()
-    page.click("#save")
-    page.get_by_text("Saved.").wait_for()
+    page.get_by_text("vLLM is selected.").wait_for()
+    with page.expect_response(lambda response: response.request.method in ("PUT", "PATCH")):
+        page.click("#save")
     llm = models_of(server, agent)["llm"]
     assert (llm["provider"], llm["url"]) == ("custom", "http://127.0.0.1:8000/v1")
 

@@ -69,7 +69,8 @@ def test_a_call_with_deepgram_anthropic_and_elevenlabs(server, call, webhooks, v
     assert last["payload"]["text"] == ANSWERS[STOP]
     assert anthropic.messages()[1].cancelled, "the generation of the answer went on"
     closed = [m for m in elevenlabs.records[0].texts() if m.get("close_context")]
-    assert closed and elevenlabs.cancelled, elevenlabs.describe()
+    # The sound of the cut reply may have been sent already, so the message alone counts.
+    assert "reply-2" in [m["context_id"] for m in closed], elevenlabs.describe()
     assert not any("eight" in text for text in elevenlabs.spoken)
 
     page.page.click("#hang-up")
