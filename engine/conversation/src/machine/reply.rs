@@ -362,7 +362,11 @@ impl Segment {
     /// Chinese, Japanese and Korean writing.
     fn remaining_samples(&self, text: &str) -> u64 {
         let of_char = |c| if is_ideograph(c) { 48_000 / 5 } else { 48_000 / 15 };
-        let estimate = || text.chars().map(of_char).sum();
+        // For each input of a call, so the usual text is not read character by character.
+        let estimate = || match text.is_ascii() {
+            true => text.len() as u64 * (48_000 / 15),
+            false => text.chars().map(of_char).sum(),
+        };
         let length = self.duration.map_or_else(estimate, Position::as_samples);
         length.saturating_sub(self.base_position.as_samples())
     }
