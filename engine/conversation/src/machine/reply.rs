@@ -319,16 +319,13 @@ impl Utterance {
 
     /// The next segment that may be sent to the TTS: enough of those before it was played.
     pub(crate) fn next_request(&self, phrasing: Phrasing) -> Option<usize> {
-        let mut samples_ahead: u64 = 0;
-        for (index, segment) in self.segments.iter().take(phrasing.max_segments_ahead()).enumerate()
-        {
-            if segment.requested_at.is_none() {
-                return (samples_ahead <= phrasing.max_samples_ahead()).then_some(index);
-            }
-            let text = &self.text[segment.start..segment.end];
-            samples_ahead = samples_ahead.saturating_add(segment.remaining_samples(text));
-        }
-        None
+        let mut next = self.segments.iter().take(phrasing.max_segments_ahead());
+        let index = next.position(|segment| segment.requested_at.is_none())?;
+        let before = self.segments.iter().take(index);
+        let samples_ahead: u64 = before
+            .map(|segment| segment.remaining_samples(&self.text[segment.start..segment.end]))
+            .fold(0, u64::saturating_add);
+        (samples_ahead <= phrasing.max_samples_ahead()).then_some(index)
     }
 
     pub(crate) fn is_tool_result_message(&self) -> bool {
