@@ -1,0 +1,18 @@
+//! The file of a call that runs: packets as they were sent and received.
+//!
+//! A cluster is written when it is complete. A file that ends at any byte is valid up to its last
+//! complete cluster.
+
+mod reader;
+mod writer;
+
+pub use reader::{CaptureReader, Header, ReadError};
+pub use writer::CaptureWriter;
+
+/// Numbers of the tracks. The video comes last, because a call may have none.
+const AGENT: u8 = 1;
+const USER: u8 = 2;
+const VIDEO: u8 = 3;
+
+#[cfg(test)]
+mod tests;
