@@ -29,13 +29,14 @@ mod deadlines;
 mod guardrails;
 mod outputs;
 pub(crate) mod pending_call;
+mod recording;
 mod stage_events;
 mod usage;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conversation::conversation::Conversation;
 use conversation::event::{AgentState, Event};
@@ -63,6 +64,7 @@ use crate::transport::server_messages::RtviSession;
 use crate::transport::webrtc::{Protocol, Transmit};
 use crate::usage::UsageCounter;
 use client::ClientRequest;
+use recording::CallRecording;
 
 pub(crate) use deadlines::Lifecycle;
 
@@ -131,6 +133,7 @@ pub(crate) struct Call {
     client_tools: Vec<client::ClientTool>,
     avatar: Option<AvatarVideo>,
     trace: Option<TraceWriter>,
+    recording: Option<CallRecording>,
     early_commands: Vec<Command>,
     warnings: Vec<String>,
     /// Rate limit of the questions that clients type: each costs a request to the LLM.
@@ -227,6 +230,7 @@ impl Call {
             client_tools: Vec::new(),
             avatar,
             trace: None,
+            recording: None,
             early_commands: commands,
             warnings,
             question_bucket: questions,
@@ -371,6 +375,7 @@ impl Call {
         {
             self.trace = Some(TraceWriter::new(disk.clone(), &self.config, unix_micros));
         }
+        self.start_recording();
         // Aligned with the thread's tick, so that the audio frames of all calls are due together.
         self.audio_output.start_clock(now, first_block);
         self.handle_input(now, Input::Start);
@@ -464,12 +469,17 @@ impl Call {
         let mut connection =
             self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
         let audible = connection.is_some();
-        let encode = connection.as_ref().is_some_and(|c| c.wants_packets());
+        let encode = connection
+            .as_ref()
+            .is_some_and(|c| c.wants_packets() || self.recording.is_some());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
             if let Some(connection) = &mut connection {
                 connection.send_audio(now, &block);
                 meter.record_frame(now.saturating_duration_since(block.due));
+                if let (Some(recording), Some(start)) = (&mut self.recording, self.started_at) {
+                    recording.push_agent(block.due.saturating_duration_since(start), block.packet);
+                }
             }
         }
         let (left_out, underruns) = self.audio_output.take_losses();
@@ -481,32 +491,39 @@ impl Call {
             self.handle_input(now, Input::Playout { segment, event });
         }
         self.send_video_frame(now, meter);
+        self.poll_recording(now);
     }
 
     fn send_video_frame(&mut self, now: Instant, meter: &mut StepMeter) {
         let time = self.conversation_time(now);
         let Some(avatar) = &mut self.avatar else { return };
         let Some(timestamp) = avatar.frame_clock.take_due(time) else { return };
-        let Some(connection) = self
+        let connection = self
             .connections
             .iter_mut()
             .find(|c| Some(c.number) == self.current_connection && c.is_up())
-        else {
-            return;
-        };
-        if !connection.has_video() {
+            .filter(|connection| connection.has_video());
+        // A recording has pictures even if nobody sees them.
+        if connection.is_none() && self.recording.is_none() {
             return;
         }
         if avatar.animator.swap_pose_set() {
             meter.record_avatar_upgrade();
         }
-        if let Some(frame) =
+        let Some(frame) =
             avatar.animator.next_frame(time, self.audio_output.lip_sync_position(now))
+        else {
+            return;
+        };
+        let key = frame.is_key_frame;
+        let recorded = self.recording.is_some().then(|| avatar.animator.finest(&frame));
+        if let Some(connection) = connection
+            && !connection.send_video(now, timestamp, frame)
+            && key
         {
-            let key = frame.is_key_frame;
-            if !connection.send_video(now, timestamp, frame) && key {
-                avatar.animator.on_key_frame_dropped();
-            }
+            avatar.animator.on_key_frame_dropped();
+        } else if let (Some(recording), Some((frame, data))) = (&mut self.recording, recorded) {
+            recording.push_video(Duration::from_micros(time.as_micros()), frame, data);
         }
     }
 }

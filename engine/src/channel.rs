@@ -59,6 +59,10 @@ pub static TCP: Channel =
 /// they are dropped and counted.
 pub static TRACE: Channel =
     Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
+/// Packets of recorded calls → recorder, in batches of 0.2 s. Live calls have priority: when it is
+/// full, the recording ends. Holds 4 s of a thousand calls.
+pub static RECORDER: Channel =
+    Channel { name: "media → recorder", capacity: 20_480, overflow: Overflow::Drop };
 
 /// All channels between threads. Other paths have their own bounds:
 ///
@@ -71,7 +75,8 @@ pub static TRACE: Channel =
 ///
 /// Within a media thread, only the samples of a segment queue ([`crate::speak::playout`]); the
 /// length of the segment bounds them.
-pub static CHANNELS: [&Channel; 4] = [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE];
+pub static CHANNELS: [&Channel; 5] =
+    [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE, &RECORDER];
 
 /// The sending end. Cheap to clone.
 pub struct Sender<T> {

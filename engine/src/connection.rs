@@ -18,9 +18,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::context::PendingOffer;
 use crate::hear::decode::Decoder;
-use crate::hear::jitter::JitterBuffer;
+use crate::hear::jitter::{Frame, FrameKind, JitterBuffer};
 use crate::speak::AudioFrame;
 use crate::token_bucket::TokenBucket;
 use crate::transport::client_messages;
@@ -271,12 +273,20 @@ impl Connection {
     }
 
     /// Appends the next frame of the user's audio that has arrived to `pcm` (16 kHz mono). Returns
-    /// the time of its end.
-    pub(crate) fn receive_audio(&mut self, now: Instant, pcm: &mut Vec<i16>) -> Option<Instant> {
+    /// the time of its end. `on_packet` gets its packet, if there is one.
+    pub(crate) fn receive_audio(
+        &mut self,
+        now: Instant,
+        pcm: &mut Vec<i16>,
+        on_packet: impl FnOnce(&Frame, &Bytes),
+    ) -> Option<Instant> {
         match &mut self.transport {
             Transport::WebRtc { jitter, decoder, .. } => {
                 let frame = jitter.pull(now)?;
                 decoder.decode(&frame, pcm);
+                if let FrameKind::Packet(packet) = &frame.kind {
+                    on_packet(&frame, packet);
+                }
                 Some(frame.end_time)
             }
             Transport::Loopback { server, next_frame_at, last_received } => {

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::channel::Sender;
 use crate::latency::LatencyMetrics;
+use crate::recorder::Recorder;
 use crate::trace;
 
 /// State that all media threads share. No access to it blocks.
@@ -22,6 +23,8 @@ pub struct EngineContext {
     pub event_sink: Arc<dyn EventSink>,
     /// Channel for traced inputs.
     pub trace: Option<Sender<trace::TraceMessage>>,
+    /// Records calls; without it no call is recorded.
+    pub recorder: Option<Recorder>,
     /// When a user counts as gone.
     pub timeouts: Timeouts,
     /// Latency histograms of turns.

@@ -39,6 +39,7 @@ use crate::messages::{
 use crate::model_factory::Models;
 use crate::show::{AvatarLibrary, Avatars};
 use crate::stats::ThreadStats;
+use crate::recorder::{self, Recorder};
 use crate::trace;
 use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};
@@ -131,6 +132,7 @@ pub struct CallEngine {
     max_calls: usize,
     tcp: Option<tcp::DatagramSender>,
     trace: Option<Sender<trace::TraceMessage>>,
+    recorder: Option<Recorder>,
     latencies: Arc<LatencyMetrics>,
     memory: MemoryMonitor,
     rejections: RejectionCounts,
@@ -151,12 +153,14 @@ impl CallEngine {
         net: Handle,
     ) -> io::Result<Arc<Self>> {
         let trace = config.trace_dir.map(trace::start).transpose()?.map(|(sender, _)| sender);
+        let recorder = config.recorder.map(recorder::start).transpose()?;
         let latencies = Arc::<LatencyMetrics>::default();
         let context = Arc::new(EngineContext {
             runtime: net.clone(),
             http_client: client,
             event_sink,
             trace: trace.clone(),
+            recorder: recorder.clone(),
             timeouts: config.timeouts,
             latencies: Arc::clone(&latencies),
             max_load: config.max_load,
@@ -198,6 +202,7 @@ impl CallEngine {
             max_calls: config.max_calls,
             tcp: ice_tcp.map(|(sender, _)| sender),
             trace,
+            recorder,
             latencies,
             memory: MemoryMonitor::new(config.min_free_memory),
             rejections: RejectionCounts::default(),

@@ -33,6 +33,7 @@
 //! | Data channel messages | `call/client.rs`, [`transport::client_messages`], [`transport::server_messages`], `transport/data_channel_queue.rs` | `media-N` | events; the client's messages | RTVI messages; commands | Out: over 512 KiB, the oldest progress message is dropped, then the oldest essential one; only tests read the counter. In: messages over 20 per second (60 at once) are ignored |
 //! | Event sink | `call/outputs.rs`, `control-api/src/events/` | `media-N`, then `net` | `EventEnvelope` | stored event, webhook | Unbounded; the sender never waits. While the store fails or is late: 256 MiB in total, and 600 s of one call. Beyond that, progress events are dropped first and each loss is counted. The end of a call is always stored |
 //! | Trace | [`trace`] | `disk` | inputs and outputs of a traced call | a file for `replay` | [`TRACE`](channel::TRACE); lines are dropped and counted |
+//! | Recorder | `call/recording.rs`, [`recorder`] | `media-N`, then `recorder` | packets as sent and received | a file of three tracks | [`RECORDER`](channel::RECORDER); when it is full, the recording ends |
 //!
 //! # Channels
 //!
@@ -45,7 +46,8 @@
 //! - `REQUESTS` (offers, commands, hang-ups) rejects: a new offer gets 503, a command fails.
 //! - `STAGE_EVENTS` blocks the sender for up to 200 ms, because lost text cannot be replaced. Then
 //!   the message is dropped and counted. A media thread never blocks ([`thread::forbid_blocking`]).
-//! - `TCP` and `TRACE` (16,384) drop the new message and count it.
+//! - `TCP` and `TRACE` (16,384) drop the new message and count it. So does `RECORDER` (20,480), and
+//!   the call ends its recording.
 //!
 //! # Threads
 //!
@@ -56,6 +58,7 @@
 //! | `model-KIND-N` | the models' own | STT, turn model, TTS; resampling to 48 kHz ([`models::tts::Upsampler`]) | decide turns |
 //! | `net` | the binary's tokio pool | LLM, knowledge search, tools ([`think`]), signaling ([`engine`]) | compute over 1 ms |
 //! | `disk` | one, if calls can be traced | traces ([`trace`]) | slow down any other thread |
+//! | `recorder` | one, if calls can be recorded | recordings ([`recorder`]) | slow down any other thread |
 //! | `warm-up` | one, at start only | DTLS certificate, models and VAD weights ([`engine`]) | |
 //!
 //! tokio's blocking pool and the threads of SQLite serve the control plane. ARCHITECTURE.md lists
@@ -85,6 +88,7 @@ pub mod media_thread;
 mod memory;
 pub mod messages;
 mod model_factory;
+pub mod recorder;
 pub mod show;
 pub mod speak;
 pub mod stats;

@@ -51,6 +51,17 @@ pub struct CallConfig {
     pub trust_client_context: bool,
     /// Whether inputs and outputs are written as a trace.
     pub record_trace: bool,
+    /// Whether and how the call is recorded.
+    pub recording: Option<RecordingChoice>,
+}
+
+/// How a call is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordingChoice {
+    /// Whether the pages say that the call is recorded.
+    pub notice: bool,
+    /// Whether a client may end and delete the recording.
+    pub is_optional: bool,
 }
 
 impl CallConfig {
@@ -75,6 +86,7 @@ impl CallConfig {
             expose_tools: false,
             trust_client_context: false,
             record_trace: false,
+            recording: None,
         }
     }
 }

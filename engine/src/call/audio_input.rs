@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use conversation::input::Input;
 use conversation::time::Time;
 
@@ -10,6 +11,7 @@ use super::Call;
 use crate::connection::Connection;
 use crate::hear::AudioInput;
 use crate::hear::decode::SILENCE_DBFS;
+use crate::hear::jitter::Frame;
 use crate::hear::vad::SpeechEvent;
 
 /// Time without audio packets after which ongoing speech is ended.
@@ -27,7 +29,13 @@ impl Call {
             return;
         };
         let origin = self.started_at.unwrap_or(now);
-        while let Some(end) = connection.receive_audio(now, &mut self.pcm) {
+        let recording = &mut self.recording;
+        let mut record = |frame: &Frame, packet: &Bytes| {
+            if let Some(recording) = recording {
+                recording.push_user(origin, frame, packet);
+            }
+        };
+        while let Some(end) = connection.receive_audio(now, &mut self.pcm, &mut record) {
             let end = end.min(now).saturating_duration_since(origin);
             self.audio_input.push_audio(&self.pcm, Time::from_micros(end.as_micros() as u64));
             self.pcm.clear();

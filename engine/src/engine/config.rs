@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::context::Timeouts;
+use crate::recorder::RecorderConfig;
 use crate::transport::socket;
 
 /// Configuration of the engine.
@@ -26,6 +27,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Folder of traces; without it no call is traced.
     pub trace_dir: Option<PathBuf>,
+    /// How calls are recorded; without it no call is recorded.
+    pub recorder: Option<RecorderConfig>,
     /// Share of a media thread's time, and of the process's processors, above which the thread
     /// takes no new call; 0 = no limit. See [`crate::cpu_load`].
     pub max_load: f64,
@@ -47,6 +50,7 @@ impl Default for Config {
             tcp_port: None,
             timeouts: Timeouts::default(),
             trace_dir: None,
+            recorder: None,
             max_load: 0.0,
             min_free_memory: 0,
             max_questions_per_second: 0.0,

@@ -7,6 +7,7 @@ use engine_api::metrics::MetricFamily;
 use super::CallEngine;
 use crate::channel;
 use crate::media_thread::Inbox;
+use crate::recorder::Recorder;
 use crate::stats::ThreadStats;
 
 /// Totals of all senders of one channel.
@@ -41,6 +42,9 @@ impl CallEngine {
         }
         if let Some(trace) = &self.trace {
             add(trace.channel().name, trace.full_count(), trace.max_depth(), trace.depth());
+        }
+        if let Some(Recorder { sender, .. }) = &self.recorder {
+            add(sender.channel().name, sender.full_count(), sender.max_depth(), sender.depth());
         }
         counts
     }

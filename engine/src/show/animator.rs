@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use conversation::event::AgentState;
 use conversation::input::SegmentId;
+use bytes::Bytes;
 use conversation::time::Time;
 use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
+use recording::{Frame, Size};
 
 use super::bandwidth_estimator::{BandwidthEstimator, SendMode};
 use super::idle_motion::{IdleMotion, MIN_HEAD_SHIFT_PAUSE};
@@ -263,6 +265,21 @@ impl AvatarAnimator {
         let payload = self.poses.frame(index, level).clone();
         self.bandwidth.on_sent(now, payload.len());
         Some(VideoFrame { payload, is_key_frame: false, base_layer })
+    }
+
+    /// Size of the video.
+    pub(crate) fn size(&self) -> Size {
+        let manifest = self.poses.pose_set().manifest();
+        Size { width: manifest.width, height: manifest.height }
+    }
+
+    /// The last frame of [`Self::next_frame`] at the best quality, and what depends on it.
+    pub(crate) fn finest(&self, frame: &VideoFrame) -> (Frame, Bytes) {
+        match self.last_pose {
+            _ if frame.is_key_frame => (Frame::Key, frame.payload.clone()),
+            Some(index) => (Frame::Picture, self.poses.frame(index, 0).clone()),
+            None => (Frame::Altref, frame.payload.clone()),
+        }
     }
 
     /// Time between two calls of [`Self::next_frame`].

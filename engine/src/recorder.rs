@@ -1,0 +1,301 @@
+//! Recordings of calls, written by a thread of their own. [`recording::capture`] defines the file.
+//!
+//! ```text
+//! media threads ── batches of packets ──► recorder ── a write per second ──► ID.capture
+//!                                            │ at the end of the call
+//!                                            └─► ID.recorded, and `on_complete`
+//! ```
+//!
+//! A disk that is full or too slow ends the recording and never the call. A file named
+//! `ID.capture` at the start of the process is one of a process that was killed: the rest of the
+//! server completes it, see [`complete_old_captures`].
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use conversation::id::ConversationId;
+use crossbeam_channel::{Receiver, select, tick};
+use models::panic_isolation::restart_forever;
+use recording::capture::CaptureWriter;
+use recording::{Packet, Size};
+
+use crate::channel::{self, Sender};
+use crate::thread;
+
+/// Interval between two writes of each file.
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
+/// Extension of the file of a call that runs, and of one that has ended.
+const CAPTURE: &str = "capture";
+const RECORDED: &str = "recorded";
+
+/// How the recorder works.
+#[derive(Clone)]
+pub struct RecorderConfig {
+    /// Folder of the files. It is created.
+    pub folder: PathBuf,
+    /// Free bytes of its file system below which all recordings end; 0 = no limit.
+    pub min_free: u64,
+    /// Called with each recording that is complete, on the recorder's thread. Must not block.
+    pub on_complete: Arc<dyn Fn(ConversationId) + Send + Sync>,
+}
+
+impl std::fmt::Debug for RecorderConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { folder, min_free, .. } = self;
+        f.debug_struct("RecorderConfig").field("folder", folder).field("min_free", min_free).finish()
+    }
+}
+
+/// Path of the recording of a call that has ended.
+#[must_use]
+pub fn recorded_path(folder: &Path, id: ConversationId) -> PathBuf {
+    path(folder, id, RECORDED)
+}
+
+fn path(folder: &Path, id: ConversationId, extension: &str) -> PathBuf {
+    folder.join(format!("{id}.{extension}"))
+}
+
+/// Completes the files of a process that was killed. Returns all recordings that are complete. Call
+/// it before the engine starts.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn complete_old_captures(folder: &Path) -> io::Result<Vec<ConversationId>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let file = entry?.path();
+        let id = file.file_stem().and_then(|name| name.to_str()).and_then(|id| id.parse().ok());
+        let Some(id) = id else { continue };
+        match file.extension().and_then(|extension| extension.to_str()) {
+            Some(CAPTURE) => fs::rename(&file, recorded_path(folder, id))?,
+            Some(RECORDED) => {}
+            _ => continue,
+        }
+        if !found.contains(&id) {
+            found.push(id);
+        }
+    }
+    Ok(found)
+}
+
+/// A message to the recorder's thread.
+pub enum RecorderMessage {
+    /// A recording starts.
+    Start {
+        /// The call.
+        id: ConversationId,
+        /// Size of the video, if there is one.
+        video: Option<Size>,
+        /// Shared with the call. The call has ended if this is the only reference.
+        state: Arc<RecordingState>,
+    },
+    /// Packets of a call.
+    Packets(ConversationId, Vec<Packet>),
+    /// The call has ended, and the recording is complete.
+    End(ConversationId),
+    /// The recording is deleted.
+    Discard(ConversationId),
+}
+
+/// State of a recording.
+#[derive(Debug, Default)]
+pub struct RecordingState {
+    failure: OnceLock<String>,
+}
+
+impl RecordingState {
+    /// Why the recording has ended before the call; `None` while it is written.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// The recording ends, because of this. Only the first reason counts.
+    pub fn fail(&self, reason: String) {
+        let _ = self.failure.set(reason);
+    }
+}
+
+/// Counters of the recorder.
+#[derive(Debug, Default)]
+pub struct RecorderStats {
+    /// Recordings that ended before their call.
+    pub failed: AtomicU64,
+    /// Bytes written.
+    pub bytes: AtomicU64,
+}
+
+/// The recorder, as calls see it.
+#[derive(Clone)]
+pub struct Recorder {
+    /// Channel to its thread.
+    pub sender: Sender<RecorderMessage>,
+    /// Its counters.
+    pub stats: Arc<RecorderStats>,
+}
+
+/// Starts the recorder's thread. It ends when the last sender is dropped.
+///
+/// # Errors
+/// The folder cannot be created, or no thread can be started.
+pub fn start(config: RecorderConfig) -> io::Result<Recorder> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
+    let (sender, messages) = channel::open(&channel::RECORDER, None);
+    let stats = Arc::<RecorderStats>::default();
+    let shared = Arc::clone(&stats);
+    thread::spawn("recorder", move || {
+        restart_forever(|| record(&config, &messages, &shared));
+    })?;
+    Ok(Recorder { sender, stats })
+}
+
+fn record(config: &RecorderConfig, messages: &Receiver<RecorderMessage>, stats: &RecorderStats) {
+    let mut files = Files { config, stats, open: HashMap::new() };
+    let write = tick(WRITE_INTERVAL);
+    loop {
+        if files.open.is_empty() {
+            let Ok(message) = messages.recv() else { return };
+            files.handle(message);
+            continue;
+        }
+        select! {
+            recv(messages) -> message => match message {
+                Ok(message) => files.handle(message),
+                Err(_) => break,
+            },
+            recv(write) -> _ => {
+                // The end of a call does not fit into a full channel.
+                let ended = files.ended();
+                messages.try_iter().for_each(|message| files.handle(message));
+                ended.into_iter().for_each(|id| files.end(id));
+                files.write();
+            }
+        }
+    }
+    let ids: Vec<_> = files.open.keys().copied().collect();
+    ids.into_iter().for_each(|id| files.end(id));
+}
+
+/// A file that is being written.
+struct OpenFile {
+    writer: CaptureWriter<File>,
+    state: Arc<RecordingState>,
+}
+
+struct Files<'a> {
+    config: &'a RecorderConfig,
+    stats: &'a RecorderStats,
+    open: HashMap<ConversationId, OpenFile>,
+}
+
+impl Files<'_> {
+    fn handle(&mut self, message: RecorderMessage) {
+        match message {
+            RecorderMessage::Start { id, video, state } => {
+                match self.has_space().and_then(|()| self.create(id, video)) {
+                    Ok(writer) => drop(self.open.insert(id, OpenFile { writer, state })),
+                    Err(error) => self.report_failure(id, &state, &error),
+                }
+            }
+            RecorderMessage::Packets(id, packets) => {
+                let Some(file) = self.open.get_mut(&id) else { return };
+                let before = file.writer.bytes();
+                let written = packets.into_iter().try_for_each(|packet| file.writer.push(packet));
+                self.stats.bytes.fetch_add(file.writer.bytes() - before, Relaxed);
+                self.fail_on_error(id, written);
+            }
+            RecorderMessage::End(id) => self.end(id),
+            RecorderMessage::Discard(id) => {
+                if self.open.remove(&id).is_some() {
+                    let path = path(&self.config.folder, id, CAPTURE);
+                    if let Err(error) = fs::remove_file(path) {
+                        tracing::error!(conversation = %id, %error, "cannot delete a recording");
+                    }
+                }
+            }
+        }
+    }
+
+    fn create(&self, id: ConversationId, video: Option<Size>) -> io::Result<CaptureWriter<File>> {
+        let path = path(&self.config.folder, id, CAPTURE);
+        // Only the owner may hear what was said.
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        CaptureWriter::new(file, video)
+    }
+
+    fn has_space(&self) -> io::Result<()> {
+        if self.config.min_free == 0 {
+            return Ok(());
+        }
+        let status = rustix::fs::statvfs(&self.config.folder)?;
+        if status.f_bavail.saturating_mul(status.f_frsize) >= self.config.min_free {
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is almost full"))
+    }
+
+    /// Recordings of calls that have ended.
+    fn ended(&self) -> Vec<ConversationId> {
+        let ended = self.open.iter().filter(|(_, file)| Arc::strong_count(&file.state) == 1);
+        ended.map(|(id, _)| *id).collect()
+    }
+
+    /// Writes what is not written yet.
+    fn write(&mut self) {
+        let space = self.has_space();
+        let ids: Vec<_> = self.open.keys().copied().collect();
+        for id in ids {
+            let Some(file) = self.open.get_mut(&id) else { continue };
+            let before = file.writer.bytes();
+            let written = file.writer.flush();
+            self.stats.bytes.fetch_add(file.writer.bytes() - before, Relaxed);
+            let space = space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
+            self.fail_on_error(id, written.and(space.copied()));
+        }
+    }
+
+    /// Completes a file.
+    fn end(&mut self, id: ConversationId) {
+        let Some(mut file) = self.open.remove(&id) else { return };
+        let ended = file.writer.flush().and_then(|()| {
+            fs::rename(path(&self.config.folder, id, CAPTURE), recorded_path(&self.config.folder, id))
+        });
+        match ended {
+            Ok(()) => (self.config.on_complete)(id),
+            Err(error) => self.report_failure(id, &file.state, &error),
+        }
+    }
+
+    /// Ends a recording that cannot be written. What was written remains, and is delivered after the
+    /// call.
+    fn fail_on_error(&mut self, id: ConversationId, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        let Some(file) = self.open.remove(&id) else { return };
+        self.report_failure(id, &file.state, &error);
+        let (from, to) =
+            (path(&self.config.folder, id, CAPTURE), recorded_path(&self.config.folder, id));
+        if fs::rename(from, to).is_ok() {
+            (self.config.on_complete)(id);
+        }
+    }
+
+    fn report_failure(&self, id: ConversationId, state: &RecordingState, error: &io::Error) {
+        tracing::warn!(conversation = %id, %error, "cannot record a call");
+        self.stats.failed.fetch_add(1, Relaxed);
+        state.fail(error.to_string());
+    }
+}
+
