@@ -469,9 +469,8 @@ impl Call {
         let mut connection =
             self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
         let audible = connection.is_some();
-        let encode = connection
-            .as_ref()
-            .is_some_and(|c| c.wants_packets() || self.recording.is_some());
+        let encode =
+            connection.as_ref().is_some_and(|c| c.wants_packets() || self.recording.is_some());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
             if let Some(connection) = &mut connection {

@@ -75,8 +75,7 @@ pub static RECORDER: Channel =
 ///
 /// Within a media thread, only the samples of a segment queue ([`crate::speak::playout`]); the
 /// length of the segment bounds them.
-pub static CHANNELS: [&Channel; 5] =
-    [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE, &RECORDER];
+pub static CHANNELS: [&Channel; 5] = [&REQUESTS, &STAGE_EVENTS, &TCP, &TRACE, &RECORDER];
 
 /// The sending end. Cheap to clone.
 pub struct Sender<T> {

@@ -37,9 +37,9 @@ use crate::messages::{
     self, CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources,
 };
 use crate::model_factory::Models;
+use crate::recorder::{self, Recorder};
 use crate::show::{AvatarLibrary, Avatars};
 use crate::stats::ThreadStats;
-use crate::recorder::{self, Recorder};
 use crate::trace;
 use crate::transport::webrtc::Certificate;
 use crate::transport::{loopback, socket, tcp};

@@ -48,7 +48,10 @@ pub struct RecorderConfig {
 impl std::fmt::Debug for RecorderConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { folder, min_free, .. } = self;
-        f.debug_struct("RecorderConfig").field("folder", folder).field("min_free", min_free).finish()
+        f.debug_struct("RecorderConfig")
+            .field("folder", folder)
+            .field("min_free", min_free)
+            .finish()
     }
 }
 
@@ -262,7 +265,8 @@ impl Files<'_> {
             let before = file.writer.bytes();
             let written = file.writer.flush();
             self.stats.bytes.fetch_add(file.writer.bytes() - before, Relaxed);
-            let space = space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
+            let space =
+                space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
             self.fail_on_error(id, written.and(space.copied()));
         }
     }
@@ -271,7 +275,10 @@ impl Files<'_> {
     fn end(&mut self, id: ConversationId) {
         let Some(mut file) = self.open.remove(&id) else { return };
         let ended = file.writer.flush().and_then(|()| {
-            fs::rename(path(&self.config.folder, id, CAPTURE), recorded_path(&self.config.folder, id))
+            fs::rename(
+                path(&self.config.folder, id, CAPTURE),
+                recorded_path(&self.config.folder, id),
+            )
         });
         match ended {
             Ok(()) => (self.config.on_complete)(id),
@@ -298,4 +305,3 @@ impl Files<'_> {
         state.fail(error.to_string());
     }
 }
-

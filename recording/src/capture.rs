@@ -9,10 +9,5 @@ mod writer;
 pub use reader::{CaptureReader, Header, ReadError};
 pub use writer::CaptureWriter;
 
-/// Numbers of the tracks. The video comes last, because a call may have none.
-const AGENT: u8 = 1;
-const USER: u8 = 2;
-const VIDEO: u8 = 3;
-
 #[cfg(test)]
 mod tests;

@@ -71,18 +71,26 @@ pub(crate) fn push_info(out: &mut Vec<u8>, duration: Option<f64>) {
     });
 }
 
-/// Appends the list of tracks. The first one has the number 1.
-pub(crate) fn push_tracks(out: &mut Vec<u8>, tracks: &[TrackEntry<'_>]) {
+/// Numbers of the tracks. The second voice exists in the file of a call only.
+pub(crate) mod number {
+    pub(crate) const AGENT: u8 = 1;
+    pub(crate) const SOUND: u8 = AGENT;
+    pub(crate) const USER: u8 = 2;
+    pub(crate) const VIDEO: u8 = 3;
+}
+
+/// Appends the list of tracks with their numbers.
+pub(crate) fn push_tracks(out: &mut Vec<u8>, tracks: &[(u8, TrackEntry<'_>)]) {
     push_master(out, id::TRACKS, |out| {
-        for (number, track) in (1..).zip(tracks) {
-            push_master(out, id::TRACK_ENTRY, |out| push_track(out, number, track));
+        for (number, track) in tracks {
+            push_master(out, id::TRACK_ENTRY, |out| push_track(out, *number, track));
         }
     });
 }
 
-fn push_track(out: &mut Vec<u8>, number: u64, track: &TrackEntry<'_>) {
-    push_uint(out, id::TRACK_NUMBER, number);
-    push_uint(out, 0x73c5, number); // TrackUID
+fn push_track(out: &mut Vec<u8>, number: u8, track: &TrackEntry<'_>) {
+    push_uint(out, id::TRACK_NUMBER, number.into());
+    push_uint(out, 0x73c5, number.into()); // TrackUID
     push_uint(out, 0x9c, 0); // FlagLacing
     match track {
         TrackEntry::Video(size) => {

@@ -146,4 +146,3 @@ impl Drop for CallRecording {
         drop(self.recorder.sender.send(last));
     }
 }
-

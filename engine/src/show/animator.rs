@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use conversation::event::AgentState;
 use conversation::input::SegmentId;
-use bytes::Bytes;
 use conversation::time::Time;
 use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
@@ -268,13 +268,15 @@ impl AvatarAnimator {
     }
 
     /// Size of the video.
-    pub(crate) fn size(&self) -> Size {
+    #[must_use]
+    pub fn size(&self) -> Size {
         let manifest = self.poses.pose_set().manifest();
         Size { width: manifest.width, height: manifest.height }
     }
 
     /// The last frame of [`Self::next_frame`] at the best quality, and what depends on it.
-    pub(crate) fn finest(&self, frame: &VideoFrame) -> (Frame, Bytes) {
+    #[must_use]
+    pub fn finest(&self, frame: &VideoFrame) -> (Frame, Bytes) {
         match self.last_pose {
             _ if frame.is_key_frame => (Frame::Key, frame.payload.clone()),
             Some(index) => (Frame::Picture, self.poses.frame(index, 0).clone()),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{AGENT, USER, VIDEO};
 use crate::ebml::{children, read_all, read_element, uint};
+use crate::webm::number::{AGENT, USER, VIDEO};
 use crate::webm::{Block, flag, id, read_block};
 use crate::{Frame, Packet, Size, Track};
 

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::{AGENT, USER, VIDEO};
 use crate::ebml::{UNKNOWN_SIZE, fixed_size, push_bytes, push_id, push_uint};
+use crate::webm::number::{AGENT, USER, VIDEO};
 use crate::webm::{self, TrackEntry, flag, id};
 use crate::{Frame, OPUS_DELAY, Packet, Size, Track};
 
@@ -35,8 +35,9 @@ impl<W: Write> CaptureWriter<W> {
         header.extend(fixed_size(UNKNOWN_SIZE));
         webm::push_info(&mut header, None);
         let audio = |name| TrackEntry::Audio { name, channels: 1, delay: OPUS_DELAY };
-        let tracks = [audio("agent"), audio("user")].into_iter();
-        let tracks: Vec<_> = tracks.chain(video.map(TrackEntry::Video)).collect();
+        let tracks = [(AGENT, audio("agent")), (USER, audio("user"))].into_iter();
+        let video = video.map(|size| (VIDEO, TrackEntry::Video(size)));
+        let tracks: Vec<_> = tracks.chain(video).collect();
         webm::push_tracks(&mut header, &tracks);
         out.write_all(&header)?;
         let bytes = header.len() as u64;

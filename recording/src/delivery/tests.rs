@@ -154,7 +154,7 @@ fn both_voices_stand_at_their_times() {
 fn all_pictures_are_there_and_copies_of_the_references_are_not_shown() {
     let delivered = deliver(&capture(), Channels::Mixed);
     let video: Vec<ReadBlock> =
-        delivered.blocks().into_iter().filter(|block| block.track == 2).collect();
+        delivered.blocks().into_iter().filter(|block| block.track == 3).collect();
     let shown = video.iter().filter(|block| block.flags & flag::INVISIBLE == 0);
     let numbers: Vec<usize> = shown
         .skip(1)
@@ -191,7 +191,7 @@ fn the_index_leads_to_clusters_that_begin_with_a_key_frame() {
         let (found, cluster) = children(&segment[position..]).next().unwrap();
         assert_eq!(found, id::CLUSTER);
         let first = read_block(children(cluster).nth(1).unwrap().1).unwrap();
-        assert_eq!((first.track, first.time), (2, 0));
+        assert_eq!((first.track, first.time), (3, 0));
         assert!(first.flags & flag::KEY_FRAME != 0);
         times.push(uint(time).unwrap());
     }

@@ -68,7 +68,8 @@ impl Video {
                 blocks.push_back(block(flag::INVISIBLE, &hidden(altref)));
             }
         }
-        blocks.push_back(block(0, data));
+        let flags = if frame == Frame::Picture { flag::DISCARDABLE } else { 0 };
+        blocks.push_back(block(flags, data));
     }
 }
 
@@ -99,13 +100,13 @@ mod tests {
         assert_eq!(push(&mut video, 40, Frame::Picture, &[0x31, 2]).len(), 1);
         let copies = push(&mut video, 5_000, Frame::Picture, &[0x31, 2]);
         let seen: Vec<_> = copies.iter().map(|b| (b.flags, b.is_seek_point, &b.data[..])).collect();
-        assert_eq!(seen, [(0x88, true, &[0, 1][..]), (0, false, &[0x31, 2])]);
+        assert_eq!(seen, [(0x88, true, &[0, 1][..]), (1, false, &[0x31, 2])]);
         assert_eq!(push(&mut video, 5_040, Frame::Altref, &[0x31, 3]).len(), 1);
         let copies = push(&mut video, 10_000, Frame::Picture, &[0x31, 2]);
         let seen: Vec<_> = copies.iter().map(|b| (b.flags, b.is_seek_point, &b.data[..])).collect();
         assert_eq!(
             seen,
-            [(0x88, true, &[0, 1][..]), (0x08, false, &[0x21, 3]), (0, false, &[0x31, 2])]
+            [(0x88, true, &[0, 1][..]), (0x08, false, &[0x21, 3]), (1, false, &[0x31, 2])]
         );
         // A new key frame invalidates the altref frame.
         assert_eq!(push(&mut video, 12_000, Frame::Key, &[0x10, 4]).len(), 1);

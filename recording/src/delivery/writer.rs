@@ -7,6 +7,7 @@ use super::Channels;
 use super::video::VideoBlock;
 use crate::Size;
 use crate::ebml::{fixed_size, push_bytes, push_fixed_uint, push_id, push_master, push_uint};
+use crate::webm::number::{SOUND, VIDEO};
 use crate::webm::{self, TrackEntry, flag, id};
 
 /// Longest time of a cluster in ms.
@@ -69,8 +70,8 @@ impl<W: Write + Seek> DeliveryWriter<W> {
             Channels::Split => 2,
         };
         let sound = TrackEntry::Audio { name: "conversation", channels, delay: self.delay };
-        let video = self.size.map(TrackEntry::Video);
-        let entries: Vec<_> = std::iter::once(sound).chain(video).collect();
+        let video = self.size.map(|size| (VIDEO, TrackEntry::Video(size)));
+        let entries: Vec<_> = std::iter::once((SOUND, sound)).chain(video).collect();
         webm::push_tracks(&mut tracks, &entries);
         let seek_head = |at: u64| {
             let mut out = Vec::new();
@@ -178,7 +179,3 @@ impl<W: Write + Seek> DeliveryWriter<W> {
         Ok(bytes)
     }
 }
-
-/// Numbers of the tracks.
-const SOUND: u8 = 1;
-const VIDEO: u8 = 2;
