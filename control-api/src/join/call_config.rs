@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conversation::settings;
 use conversation::spec::ToolSpec;
-use engine_api::{AvatarChoice, CallConfig, Guardrail, Tool, ToolBackend};
+use engine_api::{AvatarChoice, CallConfig, Guardrail, RecordingChoice, Tool, ToolBackend};
 use serde_json::{Value, json};
 
 use crate::join::prompt;
@@ -91,6 +91,10 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         expose_tools: settings.config.expose_tools,
         trust_client_context: settings.config.trust_client_context,
         record_trace: settings.config.record_trace,
+        recording: settings.record.then(|| RecordingChoice {
+            notice: settings.config.recording.notice,
+            is_optional: settings.config.recording.optional,
+        }),
     })
 }
 

@@ -162,6 +162,8 @@ pub(crate) struct AgentConfig {
     /// Questions that the call page suggests to the visitor.
     #[schemars(length(max = 6), inner(length(min = 1, max = 120)))]
     pub(crate) suggested_questions: Vec<String>,
+    /// How calls are recorded, if `record` is set.
+    pub(crate) recording: Recording,
 }
 
 impl Default for AgentConfig {
@@ -178,8 +180,58 @@ impl Default for AgentConfig {
             record_trace: false,
             end_call: true,
             suggested_questions: Vec::new(),
+            recording: Recording::default(),
         }
     }
+}
+
+/// How calls are recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Recording {
+    /// Whether both voices share a channel.
+    pub(crate) channels: RecordingChannels,
+    /// Format of the file.
+    pub(crate) format: RecordingFormat,
+    /// Whether the pages and the RTVI clients say that the call is recorded.
+    pub(crate) notice: bool,
+    /// Spoken after the greeting.
+    pub(crate) message: Option<String>,
+    /// Whether a client may end and delete the recording during the call.
+    pub(crate) optional: bool,
+}
+
+impl Default for Recording {
+    fn default() -> Self {
+        Self {
+            channels: RecordingChannels::default(),
+            format: RecordingFormat::default(),
+            notice: true,
+            message: None,
+            optional: false,
+        }
+    }
+}
+
+/// The channels of a recording's sound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RecordingChannels {
+    /// Both voices in one channel.
+    #[default]
+    Mixed,
+    /// The user left, the agent right.
+    Split,
+}
+
+/// The format of a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RecordingFormat {
+    #[default]
+    Webm,
+    /// Needs `ffmpeg` on the server.
+    Mp4,
 }
 
 /// Whether earlier conversations of the user enter the prompt.

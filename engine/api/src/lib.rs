@@ -17,8 +17,8 @@ use core::future::Future;
 use core::pin::Pin;
 
 pub use call_config::{
-    AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, SttChoice,
-    TtsChoice,
+    AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, RecordingChoice,
+    SttChoice, TtsChoice,
 };
 pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
 pub use event_sink::EventSink;
