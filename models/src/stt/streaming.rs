@@ -239,6 +239,10 @@ impl<T: Transport, F: Fn() -> T + Send + Sync> Stt for HostedStt<F> {
             dropped_bytes: 0,
         }))
     }
+
+    fn connects_on_open(&self) -> bool {
+        self.fallback.connects_on_open()
+    }
 }
 
 /// From the media side to the task.
