@@ -434,7 +434,7 @@ async fn a_call_without_an_available_turn_model_works_and_is_warned() {
 }
 
 #[tokio::test]
-async fn the_tts_of_a_call_is_opened_when_its_client_has_connected() {
+async fn the_tts_of_a_call_is_not_opened_for_an_offer_alone() {
     let models = FakeModels::ready(9);
     let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
     let (_client, sdp, _) = Client::offer();
