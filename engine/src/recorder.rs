@@ -154,19 +154,28 @@ pub struct Recorder {
 /// # Errors
 /// The folder cannot be created, or no thread can be started.
 pub fn start(config: RecorderConfig) -> io::Result<Recorder> {
+    start_with_interval(config, WRITE_INTERVAL)
+}
+
+fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result<Recorder> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
     let (sender, messages) = channel::open(&channel::RECORDER, None);
     let stats = Arc::<RecorderStats>::default();
     let shared = Arc::clone(&stats);
     thread::spawn("recorder", move || {
-        restart_forever(|| record(&config, &messages, &shared));
+        restart_forever(|| record(&config, &messages, &shared, interval));
     })?;
     Ok(Recorder { sender, stats })
 }
 
-fn record(config: &RecorderConfig, messages: &Receiver<RecorderMessage>, stats: &RecorderStats) {
+fn record(
+    config: &RecorderConfig,
+    messages: &Receiver<RecorderMessage>,
+    stats: &RecorderStats,
+    interval: Duration,
+) {
     let mut files = Files { config, stats, open: HashMap::new() };
-    let write = tick(WRITE_INTERVAL);
+    let write = tick(interval);
     loop {
         if files.open.is_empty() {
             let Ok(message) = messages.recv() else { return };
@@ -305,3 +314,6 @@ impl Files<'_> {
         state.fail(error.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests;
