@@ -52,6 +52,8 @@ fn word_counts(events: &[EventEnvelope]) -> Vec<usize> {
 fn agent_message(events: &[EventEnvelope]) -> Value {
     let mut view = ConversationView::default();
     events.iter().for_each(|envelope| view.apply(envelope));
+    let stored = serde_json::to_string(&view).unwrap();
+    assert_eq!(serde_json::from_str::<ConversationView>(&stored).unwrap(), view);
     let mut history = view.chat_history(|_| Value::Null);
     let messages = history["messages"].as_array_mut().unwrap();
     assert!(messages.iter().all(|m| m["role"] == "assistant" || m.get("words").is_none()));
