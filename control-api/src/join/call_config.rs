@@ -136,6 +136,7 @@ fn turn_settings<'a>(
         tools,
         fallback_llm: non_empty(avatar.config.llm.fallback_model.as_ref()).is_some(),
         fallback_tts: false,
+        record_words: agent.record,
     }
 }
 

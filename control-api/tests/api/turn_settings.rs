@@ -35,6 +35,16 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[tokio::test]
+async fn calls_of_an_agent_that_records_have_word_times() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    for record in [true, false] {
+        let spec = spec_with_fields(&server, json!({"record": record})).await;
+        assert_eq!(spec.record_words, record);
+    }
+}
+
+#[tokio::test]
 async fn the_presets_arrive_at_the_call() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;

@@ -385,6 +385,7 @@ impl Harness {
             http_client: client,
             event_sink: Arc::new(recorder.clone()),
             trace,
+            recorder: None,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             max_load: 0.0,

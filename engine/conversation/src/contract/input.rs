@@ -243,7 +243,7 @@ pub enum TtsEvent {
     #[serde(rename = "Ready")]
     FirstAudio,
     /// Words with the positions of their ends, if the voice provides them. May come in several
-    /// parts.
+    /// parts. If the call is recorded, a pause before a word is a word without text.
     #[serde(rename = "Words")]
     WordTimestamps(Vec<(String, Position)>),
     /// All samples are available.

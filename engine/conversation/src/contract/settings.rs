@@ -69,6 +69,7 @@ pub struct Settings {
     pub warning_message: Option<SpokenMessage>,
     pub exit_message: Option<SpokenMessage>,
     pub error_message: Option<SpokenMessage>,
+    pub record_words: bool,
 }
 
 impl Default for Settings {
@@ -125,6 +126,7 @@ impl Settings {
             warning_message: None,
             exit_message: None,
             error_message: Some(SpokenMessage::new(DEFAULT_ERROR_MESSAGE)),
+            record_words: false,
         }
     }
 
@@ -218,6 +220,7 @@ impl Settings {
             "turn_threshold" => self.turn_threshold = parse_ratio(key, value)?,
             "max_call_duration" => self.max_call_duration = parse_optional_seconds(key, value)?,
             "call_warning_before" => self.call_warning_before = parse_seconds(key, value)?,
+            "record_words" => self.record_words = parse_flag(key, value)?,
             "idle_end_after" => {
                 self.idle_end_after =
                     if value.is_null() { None } else { Some(parse_count(key, value)?) };
@@ -299,6 +302,7 @@ impl Settings {
             phrasing: Phrasing::Stream,
             fallback_llm: false,
             fallback_tts: false,
+            record_words: s.record_words,
             vad: VadTiming {
                 min_speech_duration: Duration::from_millis(50),
                 min_silence_duration: Duration::from_millis(250),
@@ -354,6 +358,8 @@ pub struct AgentTurnConfig<'a> {
     pub fallback_llm: bool,
     /// Whether a second voice is available.
     pub fallback_tts: bool,
+    /// `record`: whether the call is recorded, with the times of the agent's words.
+    pub record_words: bool,
 }
 
 impl AgentTurnConfig<'_> {
@@ -411,6 +417,7 @@ impl AgentTurnConfig<'_> {
             tools: self.tools.clone(),
             fallback_llm: self.fallback_llm,
             fallback_tts: self.fallback_tts,
+            record_words: self.record_words,
             ..spec
         })
     }

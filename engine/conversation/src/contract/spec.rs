@@ -89,6 +89,12 @@ pub struct Spec {
     pub fallback_llm: bool,
     /// Whether a second voice is available after a failure.
     pub fallback_tts: bool,
+    /// Whether the times of the agent's words are emitted ([`Event::AgentWords`]): the call is
+    /// recorded.
+    ///
+    /// [`Event::AgentWords`]: crate::contract::event::Event::AgentWords
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub record_words: bool,
     /// Timing of the VAD: it reports an onset `min_speech_duration` late, and an end
     /// `min_silence_duration` late.
     pub vad: VadTiming,

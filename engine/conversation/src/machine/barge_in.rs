@@ -248,6 +248,9 @@ impl Conversation {
         {
             segment.base_time = now;
             segment.playing = segment.has_started;
+            if let Some(departures) = self.departures.as_mut().filter(|_| segment.has_started) {
+                departures.resume(now, segment.base_position);
+            }
             position = Some(segment.position(now).as_seconds());
         }
         self.resume_playout();

@@ -24,6 +24,7 @@
 //! - `preemptive`: replies that are generated before the commit.
 //! - `tools`, `guardrail`: tools and their messages; triggered guardrails.
 //! - `voice`: TTS and playout.
+//! - `departures`: when each word of the agent left, in calls that are recorded.
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
 //! - `lifecycle`: greeting, idle, limit, commands, end.
 //! - `timers`: the deadlines of all rules.
@@ -35,6 +36,7 @@ use crate::contract::input::Input;
 use crate::contract::output::{Explanation, Output};
 use crate::contract::spec::Spec;
 use crate::contract::time::Time;
+use crate::machine::departures::Departures;
 use crate::machine::history::History;
 use crate::machine::reply::{Reply, RunningTool};
 use crate::machine::speech::{Turn, UserSpeech};
@@ -76,6 +78,8 @@ pub struct Conversation {
     pub(crate) ducked: bool,
     /// Whether [`Output::Hold`] was sent and no [`Output::Resume`] has followed.
     pub(crate) playout_paused: bool,
+    /// When the samples of the segment that is playing left; kept if the call is recorded.
+    pub(crate) departures: Option<Departures>,
     /// End of the echo warm-up. Set at the first sample of the call.
     pub(crate) warmup_until: Option<Time>,
     pub(crate) last_playout_end: Option<Time>,
@@ -112,6 +116,7 @@ impl Conversation {
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         Self {
+            departures: spec.record_words.then(Departures::default),
             spec,
             now: Time::ZERO,
             phase: Phase::New,

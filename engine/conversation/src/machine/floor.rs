@@ -277,7 +277,11 @@ impl Conversation {
                 let heard = utterance.text[segment.start..utterance.heard_bytes.max(segment.start)]
                     .to_owned();
                 let position = segment.position(now).as_seconds();
+                let words = self.departures.as_ref().and_then(|departures| {
+                    departures.words_event(&utterance, utterance.heard_bytes, now)
+                });
                 self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
+                words.into_iter().for_each(|words| self.emit(words));
             }
             self.last_playout_end = Some(now);
             self.timers.clear(TimerKind::HeardUpdate);

@@ -3,6 +3,7 @@
 
 pub(crate) mod barge_in;
 pub mod conversation;
+pub(crate) mod departures;
 pub(crate) mod endpointing;
 pub(crate) mod floor;
 pub(crate) mod guardrail;

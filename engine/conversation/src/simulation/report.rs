@@ -35,6 +35,7 @@ impl Report {
             Event::Joined { .. }
             | Event::UserTranscript { .. }
             | Event::AgentSpeechHeard { .. }
+            | Event::AgentWords { .. }
             | Event::LlmText { .. }
             | Event::LlmStopped { .. }
             | Event::ToolStarted { .. }

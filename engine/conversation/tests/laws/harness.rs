@@ -148,6 +148,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
                 ..ToolSpec::default()
             },
         ],
+        record_words: random.chance(50),
     }
 }
 
