@@ -24,7 +24,9 @@ impl Harness {
             format!("visavis-recorder-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
         let folder = std::env::temp_dir().join(name);
         let (sender, complete) = mpsc::channel();
-        let on_complete = Arc::new(move |id| drop(sender.send(id)));
+        let on_complete = Arc::new(move |id| {
+            let _ = sender.send(id);
+        });
         let config = RecorderConfig { folder: folder.clone(), min_free, on_complete };
         let recorder = start_with_interval(config, Duration::from_millis(1)).unwrap();
         Self { recorder: Some(recorder), folder, complete }
