@@ -226,7 +226,8 @@ impl ConversationView {
             | Event::UserTranscript { .. }
             | Event::LlmText { .. }
             | Event::GuardrailTriggered(_)
-            | Event::ToolStarted { .. } => {}
+            | Event::ToolStarted { .. }
+            | Event::RecordingEnded { .. } => {}
         }
     }
 
