@@ -31,6 +31,12 @@ fn recorded(is_optional: bool) -> Option<RecordingChoice> {
     Some(RecordingChoice { notice: true, is_optional })
 }
 
+/// A recorder whose thread is the test.
+fn test_recorder() -> (Recorder, Receiver<RecorderMessage>) {
+    let (sender, messages) = channel::open(&channel::RECORDER, None);
+    (Recorder { sender, stats: Arc::default() }, messages)
+}
+
 /// A call in virtual time whose recorder is the test.
 struct RecordedCall {
     harness: Harness,
@@ -42,8 +48,8 @@ struct RecordedCall {
 
 impl RecordedCall {
     fn start(recording: Option<RecordingChoice>) -> Self {
-        let (sender, recorder) = channel::open(&channel::RECORDER, None);
-        let mut harness = Harness::with_recorder(Recorder { sender, stats: Arc::default() });
+        let (recorder_of_calls, recorder) = test_recorder();
+        let mut harness = Harness::with_recorder(recorder_of_calls);
         let call = CallConfig { recording, ..call_config(1) };
         let client = harness.start_call(call, &[], "");
         harness.run_for(SECOND);
@@ -249,8 +255,7 @@ fn spoken_texts(harness: &Harness) -> Vec<String> {
 fn the_spoken_message_is_true() {
     let agent = || AgentTurnConfig { recording_message: Some(MESSAGE), ..Default::default() };
     let config = || CallConfig { recording: recorded(true), ..call_config_of(1, agent()) };
-    let (sender, _recorder) = channel::open(&channel::RECORDER, None);
-    let recorder = Recorder { sender, stats: Arc::default() };
+    let (recorder, _messages) = test_recorder();
 
     let mut harness = Harness::with_recorder(recorder.clone());
     let _client = harness.start_call(config(), &[], "");
