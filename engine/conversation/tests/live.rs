@@ -790,8 +790,8 @@ fn a_recording_message_is_withdrawn_when_nothing_is_recorded_any_more() {
 
     // What was recorded until a failure remains, so the message remains true.
     for begins in [false, true] {
-        let kept = recorded_call(false, begins);
-        assert!(!kept.outputs.iter().any(|output| matches!(output, Output::Cancel(_))));
+        let failed = recorded_call(false, begins);
+        assert!(!failed.outputs.iter().any(|output| matches!(output, Output::Cancel(_))));
     }
 }
 

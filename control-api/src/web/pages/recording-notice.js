@@ -23,6 +23,7 @@ export class RecordingNotice {
   /** @type {State} */
   #state = "unknown";
   #optional = false;
+  #pending = false;
 
   /**
    * @param {{sentence: HTMLElement, indicator: HTMLElement, words: HTMLElement,
@@ -73,13 +74,20 @@ export class RecordingNotice {
     } else if (type !== "server-response" || id !== REQUEST_ID) {
       return;
     }
-    this.#button.disabled = false;
+    this.#setPending(false);
     this.#render();
   }
 
   #discard() {
-    this.#button.disabled = this.#send({ t: "recording", d: { enabled: false } }, REQUEST_ID);
-    if (!this.#button.disabled) this.#onFailed(RECORDING_TEXTS.failed);
+    if (this.#pending) return;
+    this.#setPending(this.#send({ t: "recording", d: { enabled: false } }, REQUEST_ID));
+    if (!this.#pending) this.#onFailed(RECORDING_TEXTS.failed);
+  }
+
+  /** Whether the request waits for its answer. A button that is disabled would lose the focus. */
+  #setPending(pending) {
+    this.#pending = pending;
+    this.#button.ariaDisabled = String(pending);
   }
 
   #render() {

@@ -124,7 +124,7 @@ export const END_TEXTS = {
 export const RECORDING_TEXTS = {
   before: "This call is recorded.",
   beforeOptional: "This call is recorded. You can turn the recording off during the call.",
-  recorded: "This call is recorded",
+  recorded: "Being recorded",
   off: "Nothing is recorded",
   stopped: "The recording has stopped",
   refuse: "Do not record",
