@@ -293,6 +293,7 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
         min_free_memory: config.limits.memory << 20,
         max_questions_per_second: config.limits.questions,
         trace_dir: Some(config.server.data.join(conversation::trace::TRACES_FOLDER)),
+        recorder: None,
     })
 }
 

@@ -122,6 +122,7 @@ fn turn_settings<'a>(
         turn_model: stt.turn_model,
         language: stt.language.as_deref(),
         greeting: greeting.map(String::as_str),
+        recording_message: agent.config.recording.message.as_deref().filter(|_| agent.record),
         greeting_delay: number(Some(&avatar.welcome_message.wait_time)),
         // Null and 0 are equivalent here: no call-outs.
         idle_timeout: Some(number(avatar.idle_timeout.timeout.as_ref()).unwrap_or(0.0)),

@@ -388,6 +388,13 @@ pub enum Event {
         /// One sentence.
         text: String,
     },
+    /// The recording has ended before the call.
+    #[serde(rename = "recording.ended")]
+    RecordingEnded {
+        /// Whether it is deleted because the user does not want it. Otherwise what was recorded
+        /// until now remains.
+        is_discarded: bool,
+    },
     /// The latencies of a turn.
     #[serde(rename = "turn")]
     Turn(TurnTimes),

@@ -26,7 +26,7 @@ pub struct SpokenMessage {
     #[serde(default)]
     #[serde(rename = "audio")]
     pub audio_seconds: f64,
-    /// Delay before it in seconds; for the greeting only.
+    /// Delay before it in seconds; for the greeting and the recording message only.
     #[serde(default)]
     #[serde(rename = "wait")]
     pub delay_seconds: f64,
@@ -65,6 +65,7 @@ pub struct Settings {
     pub call_warning_before: f64,
     pub idle_end_after: Option<u32>,
     pub greeting: Option<SpokenMessage>,
+    pub recording_message: Option<SpokenMessage>,
     pub idle_messages: Vec<SpokenMessage>,
     pub warning_message: Option<SpokenMessage>,
     pub exit_message: Option<SpokenMessage>,
@@ -122,6 +123,7 @@ impl Settings {
             call_warning_before: 10.0,
             idle_end_after: Some(3),
             greeting: None,
+            recording_message: None,
             idle_messages: Vec::new(),
             warning_message: None,
             exit_message: None,
@@ -248,7 +250,6 @@ impl Settings {
         if !(0.0..=1.0).contains(&s.turn_threshold) {
             return Err(SettingError::new("turn_threshold", "must be between 0 and 1"));
         }
-        let greeting = s.greeting.as_ref().filter(|m| !m.text.trim().is_empty());
         Ok(Spec {
             min_endpointing_delay: min,
             max_endpointing_delay: max,
@@ -283,13 +284,8 @@ impl Settings {
                 "call_warning_before",
                 s.call_warning_before,
             )?,
-            greeting: match greeting {
-                Some(m) => Some(Greeting {
-                    text: m.text.trim().to_owned(),
-                    delay: duration_from_seconds("greeting.wait", m.delay_seconds)?,
-                }),
-                None => None,
-            },
+            greeting: opening("greeting.wait", s.greeting.as_ref())?,
+            recording_message: opening("recording_message.wait", s.recording_message.as_ref())?,
             idle_messages: s
                 .idle_messages
                 .iter()
@@ -332,8 +328,10 @@ pub struct AgentTurnConfig<'a> {
     pub language: Option<&'a str>,
     /// The welcome message of this conversation.
     pub greeting: Option<&'a str>,
-    /// `welcome_message.wait_time` in seconds; absent = 1.
+    /// `welcome_message.wait_time` in seconds, before the first words; absent = 1.
     pub greeting_delay: Option<f64>,
+    /// Spoken after the greeting, because the call is recorded.
+    pub recording_message: Option<&'a str>,
     /// `idle_timeout.timeout` in seconds: absent = 30, 0 = no call-outs.
     pub idle_timeout: Option<f64>,
     /// `idle_timeout.filler_phrases`.
@@ -391,10 +389,12 @@ impl AgentTurnConfig<'_> {
                 return Err(SettingError::new(field, "must be between 0 and 10"));
             }
         }
-        s.greeting = self.greeting.map(|say| SpokenMessage {
+        let opening = |say: &str| SpokenMessage {
             delay_seconds: self.greeting_delay.unwrap_or(1.0),
             ..SpokenMessage::new(say)
-        });
+        };
+        s.greeting = self.greeting.map(opening);
+        s.recording_message = self.recording_message.map(opening);
         s.idle_timeout = Some(self.idle_timeout.unwrap_or(30.0));
         s.idle_messages = self.idle_messages.iter().map(SpokenMessage::new).collect();
         s.idle_end_after = self.idle_end_after.unwrap_or(Some(3));
@@ -421,6 +421,12 @@ impl AgentTurnConfig<'_> {
             ..spec
         })
     }
+}
+
+fn opening(field: &str, message: Option<&SpokenMessage>) -> Result<Option<Greeting>, SettingError> {
+    let Some(text) = message_text(message) else { return Ok(None) };
+    let delay = duration_from_seconds(field, message.map_or(0.0, |m| m.delay_seconds))?;
+    Ok(Some(Greeting { text, delay }))
 }
 
 fn message_text(message: Option<&SpokenMessage>) -> Option<String> {

@@ -234,7 +234,8 @@ impl ConversationView {
             | Event::UserTranscript { .. }
             | Event::LlmText { .. }
             | Event::GuardrailTriggered(_)
-            | Event::ToolStarted { .. } => {}
+            | Event::ToolStarted { .. }
+            | Event::RecordingEnded { .. } => {}
         }
     }
 

@@ -26,7 +26,8 @@
 //! - `voice`: TTS and playout.
 //! - `departures`: when each word of the agent left, in calls that are recorded.
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
-//! - `lifecycle`: greeting, idle, limit, commands, end.
+//! - `lifecycle`: idle, limit, commands, end.
+//! - `opening`: greeting and recording message.
 //! - `timers`: the deadlines of all rules.
 
 use std::collections::VecDeque;
@@ -89,6 +90,8 @@ pub struct Conversation {
     pub(crate) unanswered_callouts: u32,
     pub(crate) next_idle_message: usize,
     pub(crate) warning_pending: bool,
+    /// Whether the recording message is still to be heard.
+    pub(crate) recording_message_pending: bool,
     /// Whether the agent has said goodbye: the call ends when the floor is free, unless a turn is
     /// committed before.
     pub(crate) farewell_spoken: bool,
@@ -142,6 +145,7 @@ impl Conversation {
             unanswered_callouts: 0,
             next_idle_message: 0,
             warning_pending: false,
+            recording_message_pending: false,
             farewell_spoken: false,
             failing_since: [None; 4],
             failure_limit_reached: false,
@@ -241,7 +245,13 @@ impl Conversation {
             Input::Command { id, command } => self.handle_command(id, command),
             Input::StageFailed { stage, reason } => self.stage_failed(stage, reason),
             Input::StageRecovered { stage } => self.stage_recovered(stage),
-            Input::ExternalEvent(event) => self.emit(event),
+            Input::ExternalEvent(event) => {
+                let is_discarded = event == Event::RecordingEnded { is_discarded: true };
+                self.emit(event);
+                if is_discarded {
+                    self.withdraw_recording_message();
+                }
+            }
         }
     }
 
@@ -280,7 +290,11 @@ impl Conversation {
             if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now)
             {
                 self.handle_deadline(reason);
-            } else if !self.advance() && !self.end_after_farewell() && !self.say_warning() {
+            } else if !self.advance()
+                && !self.end_after_farewell()
+                && !self.say_recording_message()
+                && !self.say_warning()
+            {
                 return;
             }
         }

@@ -40,7 +40,7 @@ impl Conversation {
             if self
                 .floor
                 .front()
-                .is_some_and(|head| head.interruptible || head.is_unheard_greeting())
+                .is_some_and(|head| head.interruptible || head.is_unheard_opening())
             {
                 self.explain_decision(|| "cancelled: a new turn is committed".into());
                 self.cancel_reply(0, true);

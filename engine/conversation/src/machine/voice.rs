@@ -7,7 +7,7 @@ use crate::contract::input::{PlayoutEvent, SegmentId, TtsEvent};
 use crate::contract::output::{Output, SpeechSource, TtsRequest};
 use crate::contract::time::{Position, Time};
 use crate::machine::conversation::Conversation;
-use crate::machine::reply::{Reply, Segment, Utterance, UtteranceOrigin};
+use crate::machine::reply::{Reply, ReplyKind, Segment, Utterance, UtteranceOrigin};
 use crate::machine::think::PROVIDER_TIMEOUT;
 use crate::machine::timers::TimerKind;
 
@@ -324,6 +324,9 @@ impl Conversation {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
         head.has_spoken = true;
+        if head.kind == ReplyKind::RecordingMessage {
+            self.recording_message_pending = false;
+        }
         let held = head.held;
         let segment = head.utterances.front().and_then(|utterance| utterance.segments.front());
         let provider = segment.and_then(|segment| segment.provider.clone());

@@ -42,6 +42,7 @@ impl Report {
             | Event::Snippets { .. }
             | Event::TurnReplyHeard { .. }
             | Event::Warning { .. }
+            | Event::RecordingEnded { .. }
             | Event::ProviderUsage(_) => return,
             Event::Turn(times) => {
                 self.turns.push(times);

@@ -199,7 +199,8 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
     let spec = random_spec(&mut h.source.clone());
     let mut answers: BTreeSet<Epoch> = BTreeSet::new();
     let mut says = BTreeMap::new();
-    let mut others = usize::from(spec.greeting.is_some());
+    let mut others =
+        usize::from(spec.greeting.is_some()) + usize::from(spec.recording_message.is_some());
     let mut interruptions = 0;
     for step in &h.entries {
         match step {
