@@ -8,9 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::shadow::Shadows;
 use super::speech_buffer::SpeechBuffer;
 use super::usage::Meter;
-use super::{BYTES_PER_SECOND, Command, Endpoint, Fallback, fallback};
+use super::{BYTES_PER_SECOND, Command, Endpoint, Fallback, Timeouts, fallback};
 use crate::hosted::connection::wait_until;
 use crate::hosted::failure::Failure;
 use crate::stt::Event;
@@ -37,8 +38,8 @@ pub(in crate::stt) trait Transport: Send + 'static {
 /// State of a stream that does not depend on the transport.
 pub(in crate::stt) struct Call {
     pub(in crate::stt) endpoint: Arc<Endpoint>,
+    pub(in crate::stt) timeouts: Timeouts,
     pub(in crate::stt) commands: mpsc::Receiver<Command>,
-    call_started: oneshot::Receiver<()>,
     pub(in crate::stt) sink: Sink<Event>,
     fallback: Fallback,
     /// The utterances without a final transcript.
@@ -53,16 +54,16 @@ pub(in crate::stt) struct Call {
 impl Call {
     pub(super) fn new(
         endpoint: Arc<Endpoint>,
+        timeouts: Timeouts,
         commands: mpsc::Receiver<Command>,
-        call_started: oneshot::Receiver<()>,
         sink: Sink<Event>,
         fallback: Fallback,
         buffer: SpeechBuffer,
     ) -> Self {
         Self {
             endpoint,
+            timeouts,
             commands,
-            call_started,
             sink,
             fallback,
             buffer,
@@ -72,12 +73,23 @@ impl Call {
         }
     }
 
-    /// Serves the stream until the media side drops it.
-    pub(super) fn run(self, transport: impl Transport) -> impl Future<Output = ()> + Send {
-        self.serve(transport).in_current_span()
+    /// Serves the stream until the media side drops it. `shadows` probe the vendor after it has
+    /// failed.
+    pub(super) fn run<T: Transport, F: Fn() -> T + Send + Sync + 'static>(
+        self,
+        transport: T,
+        call_started: oneshot::Receiver<()>,
+        shadows: Shadows<F>,
+    ) -> impl Future<Output = ()> + Send {
+        self.serve(transport, call_started, shadows).in_current_span()
     }
 
-    async fn serve(mut self, mut transport: impl Transport) {
+    async fn serve<T: Transport, F: Fn() -> T + Send + Sync + 'static>(
+        mut self,
+        mut transport: T,
+        call_started: oneshot::Receiver<()>,
+        shadows: Shadows<F>,
+    ) {
         let mut pause = FAILED_PAUSE.0;
         loop {
             let served = transport.serve(&mut self).await;
@@ -97,8 +109,8 @@ impl Call {
             self.has_answered = false;
             self.fallback.note_failure(&error);
             if let Some((stream, text)) = self.fallback.open_after(&error, &self.sink) {
-                let warning = fallback::warn(text, self.call_started, self.sink);
-                return fallback::serve(stream, self.buffer, self.commands, warning).await;
+                let warning = fallback::warn(text, call_started, self.sink);
+                return fallback::serve(stream, self.buffer, self.commands, warning, shadows).await;
             }
             let retry_at = retry_after.map(|after| Instant::now() + after.max(pause));
             if self.wait_failed(error, retry_at).await.is_err() {

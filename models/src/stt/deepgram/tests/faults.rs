@@ -1,9 +1,11 @@
 //! Servers that refuse, break off, or do not answer.
 
-use super::super::deepgram_with_options;
+use super::super::deepgram;
 use super::kit::{CHUNK_SAMPLES, start};
 use crate::ErrorKind;
 use crate::hosted::loopback::within;
+use crate::stt::Fallback;
+use crate::stt::streaming::Timeouts;
 use crate::stt::streaming::test_support::{Harness, KEY, Peer};
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +172,7 @@ async fn a_connection_that_has_worked_and_stalls_is_replaced_once() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
-    let mut call = Harness::open(deepgram_with_options, None).await;
+    let mut call = Harness::open(deepgram, Fallback::default(), Timeouts::default()).await;
     let mut peer = call.accept().await;
     call.speak(40);
     call.user().end_speech();
@@ -193,7 +195,7 @@ async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
-    let mut call = Harness::open(deepgram_with_options, None).await;
+    let mut call = Harness::open(deepgram, Fallback::default(), Timeouts::default()).await;
     call.refuse("401 Unauthorized", "").await;
     let failed =
         format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::InvalidKey);
@@ -206,7 +208,7 @@ async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
 
 #[tokio::test]
 async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
-    let mut call = Harness::start_early(deepgram_with_options).await;
+    let mut call = Harness::start_early(deepgram).await;
     call.refuse("401 Unauthorized", "").await;
     call.speak(1);
     call.user().end_speech();
