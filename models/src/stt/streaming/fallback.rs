@@ -73,7 +73,8 @@ impl Fallback {
     }
 
     /// The hosted STT has failed.
-    pub(super) fn note_failure(&self, error: &Error) {
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        self.is_probe = false;
         self.breaker.iter().for_each(|breaker| breaker.failed(Instant::now(), error));
     }
 
