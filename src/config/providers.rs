@@ -32,6 +32,7 @@ pub(crate) struct AccountSettings {
     pub(crate) connect_timeout: Option<f64>,
     pub(crate) first_timeout: Option<f64>,
     pub(crate) gap_timeout: Option<f64>,
+    pub(crate) final_timeout: Option<f64>,
 }
 
 impl std::fmt::Debug for AccountSettings {
@@ -43,17 +44,18 @@ impl std::fmt::Debug for AccountSettings {
 
 impl AccountSettings {
     /// The time limits in seconds, with their keys.
-    fn timeouts(&self) -> [(&'static str, Option<f64>); 3] {
+    fn timeouts(&self) -> [(&'static str, Option<f64>); 4] {
         [
             ("connect_timeout", self.connect_timeout),
             ("first_timeout", self.first_timeout),
             ("gap_timeout", self.gap_timeout),
+            ("final_timeout", self.final_timeout),
         ]
     }
 }
 
 /// Keys of `[providers.NAME]`.
-pub(super) const ACCOUNT_KEYS: [&str; 9] = [
+pub(super) const ACCOUNT_KEYS: [&str; 10] = [
     "api_key",
     "api_key_file",
     "base_url",
@@ -63,6 +65,7 @@ pub(super) const ACCOUNT_KEYS: [&str; 9] = [
     "connect_timeout",
     "first_timeout",
     "gap_timeout",
+    "final_timeout",
 ];
 
 /// Range of a time limit, in seconds.
@@ -99,10 +102,11 @@ impl Providers {
     /// The time limits by the vendor's name.
     pub(crate) fn timeouts(&self) -> BTreeMap<&'static str, ProviderTimeouts> {
         let of_account = |(name, settings): (&String, &AccountSettings)| {
-            let [connect, first, gap] = settings
+            let [connect, first, gap, final_transcript] = settings
                 .timeouts()
                 .map(|(_, seconds)| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()));
-            Some((Vendor::find(name)?.name, ProviderTimeouts { connect, first, gap }))
+            let timeouts = ProviderTimeouts { connect, first, gap, final_transcript };
+            Some((Vendor::find(name)?.name, timeouts))
         };
         self.accounts.iter().filter_map(of_account).collect()
     }

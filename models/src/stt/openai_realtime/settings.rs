@@ -64,7 +64,7 @@ pub(super) fn realtime_url(config: &HostedConfig) -> Result<Url, Error> {
 }
 
 /// The message that sets the session up.
-pub(super) fn session_update(config: &HostedConfig, options: &HostedOptions) -> String {
+pub(super) fn session_update(config: &HostedConfig) -> String {
     let model = config.model(DEFAULT_MODEL);
     let mut transcription = Map::new();
     transcription.insert("model".into(), model.into());
@@ -72,7 +72,7 @@ pub(super) fn session_update(config: &HostedConfig, options: &HostedOptions) -> 
         transcription.insert("language".into(), language.into());
     }
     let mut noise_reduction = Value::Null;
-    for (name, value) in options.iter() {
+    for (name, value) in config.options.iter() {
         match name {
             "noise_reduction" => noise_reduction = json!({ "type": value }),
             name => drop(transcription.insert(name.into(), value.clone())),
@@ -136,7 +136,8 @@ mod tests {
         let input = |config: &HostedConfig, values: Value| {
             let (options, ignored) = read_options(&config.model, values.as_object().unwrap());
             assert_eq!(ignored, Vec::<&str>::new());
-            let message: Value = serde_json::from_str(&session_update(config, &options)).unwrap();
+            let config = HostedConfig { options, ..config.clone() };
+            let message: Value = serde_json::from_str(&session_update(&config)).unwrap();
             assert_eq!(message["type"], "session.update");
             assert_eq!(message["session"]["type"], "transcription");
             message["session"]["audio"]["input"].clone()
