@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from kit import provider_call, providers
-from kit.interrupted_call import ANSWERS, check, talk
+from kit.interrupted_call import ANSWERS, check, report_times, talk
 from kit.providers.transcription import Utterance
 from kit.webrtc_client import run_async
 
@@ -15,10 +15,6 @@ pytestmark = pytest.mark.long("providers")
 STT = [providers.DeepgramFake, providers.AssemblyAiFake]
 LLM = [providers.AnthropicFake, providers.OpenAiFake]
 TTS = [providers.ElevenLabsFake, providers.CartesiaFake]
-
-#: Seconds from the end of an interrupted reply to the vendor's cancel message, and from
-#: `user.stopped_speaking` to its end mark. A reply that is only paused is not cancelled.
-CANCEL_SECONDS, END_MARK_SECONDS = 0.05, 0.15
 
 
 @pytest.mark.parametrize(
@@ -54,26 +50,4 @@ def test_a_call(server, vendor, report, stt, llm, tts):
 
     assert {one.body["model"] for one in llm.messages()} == {"a-model"}
     name = "-".join(fake.provider for fake in fakes)
-    end_mark = next(
-        one.at
-        for one in stt.records[0].received
-        if isinstance(one.message, dict)
-        and one.message.get("type") in ("Finalize", "ForceEndpoint")
-    )
-    report.check_target(
-        f"{name}: end of speech to the end mark at the vendor, s",
-        stt.started_at + end_mark - found["spoken_at"],
-        END_MARK_SECONDS,
-    )
-    cancel = next(
-        one.at
-        for one in tts.records[0].received
-        if tts.started_at + one.at > found["cut_at"] - 1
-        and isinstance(one.message, dict)
-        and (one.message.get("cancel") or one.message.get("close_context"))
-    )
-    report.check_target(
-        f"{name}: the end of the reply to the cancel message at the vendor, s",
-        tts.started_at + cancel - found["cut_at"],
-        CANCEL_SECONDS,
-    )
+    report_times(report, name, found, stt, tts)

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from kit import provider_call, providers
-from kit.interrupted_call import ANSWERS, check, talk
+from kit.interrupted_call import ANSWERS, check, report_times, talk
 from kit.providers.transcription import Utterance
 from kit.webrtc_client import run_async
 
@@ -21,8 +21,9 @@ class Case:
     stt: tuple[type[providers.Fake], dict]
     llm: tuple[type[providers.Fake], str]
     tts: tuple[type[providers.Fake], dict]
-    #: The path of the speech-to-text.
+    #: The path of the speech-to-text, and parameters or fields that it has.
     path: str
+    query: dict[str, str] = dataclasses.field(default_factory=dict)
     #: Whether each utterance and each reply is a request of its own.
     stt_has_requests: bool = False
     tts_has_requests: bool = False
@@ -53,6 +54,7 @@ CASES = [
         GEMINI,
         SPEECH,
         "/v1/speech-to-text/realtime",
+        {"language_code": "en", "keyterms": "Visavis", "enable_logging": "false"},
         tts_has_requests=True,
     ),
     Case(
@@ -90,17 +92,19 @@ CASES = [
 ]
 
 
-def check_end(fake: providers.Fake, has_requests: bool, path: str):
-    """All connections have ended; a WebSocket was the only one, and ended politely."""
+def check_end(fake: providers.Fake, has_requests: bool, path: str) -> providers.Record:
+    """All connections have ended; a WebSocket was the only one, and ended politely. Returns the
+    first one."""
     fake.wait_for(lambda: fake.open_count() == 0, "the end of the connection")
     served = [record for record in fake.records if not record.path.endswith("/models")]
     assert {record.path for record in served} == {path}, fake.describe()
     if not has_requests:
         assert [record.said_goodbye for record in served] == [True], fake.describe()
+    return served[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_call(server, vendor, case):
+def test_a_call(server, vendor, report, case):
     kind, stt_choice = case.stt
     stt = vendor(kind, [Utterance.spoken(question) for question in ANSWERS])
     kind, model = case.llm
@@ -121,9 +125,14 @@ def test_a_call(server, vendor, case):
     record = server.wait_for(conversation["id"], "ENDED")
 
     check(found, record, llm, tts)
-    check_end(stt, case.stt_has_requests, case.path)
+    served = check_end(stt, case.stt_has_requests, case.path)
+    assert case.query.items() <= ((served.body or {}) | served.query).items(), served
     speech_path = "/v1/audio/speech" if case.tts_has_requests else "/v1/speak"
     check_end(tts, case.tts_has_requests, speech_path)
     llm.wait_for(lambda: llm.open_count() == 0, "the end of the requests")
     provider_call.check_secrets(server, fakes, agent, conversation)
     provider_call.check_protocols(fakes)
+    for one in llm.messages():
+        # The vendor does not store the conversation, where it would.
+        assert one.body.get("store", False) is False, one.body
+    report_times(report, case.name, found, stt, tts)

@@ -17,7 +17,7 @@ from .aura import AuraFake
 from .cartesia import CartesiaFake
 from .deepgram import DeepgramFake
 from .elevenlabs import ElevenLabsFake
-from .fake import FAULTS, Fake, Fault
+from .fake import FAULTS, Fake, Fault, Record
 from .gemini import GeminiFake
 from .openai import OpenAiFake
 from .openai_audio import OpenAiSpeechFake, OpenAiSttFake
@@ -39,5 +39,6 @@ __all__ = [
     "OpenAiResponsesFake",
     "OpenAiSpeechFake",
     "OpenAiSttFake",
+    "Record",
     "ScribeFake",
 ]
