@@ -43,6 +43,9 @@ async def _write(request, response, record: Record, parts) -> bool:
                     request.transport.abort()
                     return False
                 case "close":
+                    if isinstance(part, bytes):
+                        # Sound has no end mark: only the connection shows that it is not whole.
+                        request.transport.close()
                     return False
                 case "malformed":
                     is_text = isinstance(part, str)

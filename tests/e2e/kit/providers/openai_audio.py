@@ -93,8 +93,11 @@ class OpenAiSttFake(OpenAiAccount, SpeechToTextFake):
         match fault.kind if fault else None:
             case "stall" | "endless":
                 await asyncio.sleep(3600)
-            case "cut" | "close":
+            case "cut":
                 request.transport.abort()
+                return False
+            case "close":
+                request.transport.close()
                 return False
             case "malformed" | "binary":
                 return False
