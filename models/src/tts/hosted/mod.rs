@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - [`call`]: a task for each call. The media side never waits.
-//! - [`session`]: the task. It connects when the call has connected, and speaks one reply at a time.
+//! - [`session`]: the task. It connects at once, and speaks one reply at a time.
 //! - [`context`]: the segments of the reply that is spoken.
 
 pub(super) mod call;
