@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::resources::agents::parse::{AgentDocument, parse};
+use crate::resources::agents::tokens::Replaced;
 use crate::resources::{guardrails, mcp, tools};
 use crate::store::agent::{Agent, Template};
 use crate::store::secrets::{AgentSecrets, AvatarSecrets};
@@ -217,8 +218,11 @@ fn parse_agent<D: AgentDocument>(body: Value) -> Outcome {
         ..StockAvatar::default()
     }];
     let old = AvatarSecrets { stt: Some("old-stt".into()), ..AvatarSecrets::default() };
-    let old = AgentSecrets { webhook: "whsec_old".into(), avatars: vec![old] };
-    let parsed = parse::<D>(body, &stock, Some(&old))?;
+    let secrets = AgentSecrets { webhook: "whsec_old".into(), avatars: vec![old] };
+    let stt = json!({"provider": "p", "url": "wss://stt.example"});
+    let avatars = [serde_json::from_value(json!({"config": {"stt": stt}})).unwrap()];
+    let old = Replaced { avatars: &avatars, secrets: &secrets };
+    let parsed = parse::<D>(body, &stock, Some(old))?;
     Ok((json!(parsed.document), serde_json::to_value(&parsed.secrets).unwrap()))
 }
 

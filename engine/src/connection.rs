@@ -177,6 +177,14 @@ impl Connection {
         }
     }
 
+    /// Whether the client has passed an authenticated STUN check.
+    pub(crate) fn has_passed_check(&self) -> bool {
+        match &self.transport {
+            Transport::WebRtc { peer, .. } => peer.last_heard().is_some(),
+            Transport::Loopback { .. } => true,
+        }
+    }
+
     /// Whether the client receives video.
     pub(crate) fn has_video(&self) -> bool {
         match &self.transport {

@@ -7,6 +7,7 @@ mod ice_tcp;
 mod metrics_export;
 mod offers;
 mod pending_offers;
+mod vendor_connections;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -46,6 +47,7 @@ use crate::{clock, thread};
 use admission::{RejectReason, RejectionCounts};
 pub use config::Config;
 use pending_offers::PendingOffers;
+pub use vendor_connections::VendorConnections;
 
 /// Maximum time that an offer waits for the certificate and the models.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -295,7 +297,7 @@ impl CallEngine {
             (thread, slot, directory.insert_call(call.id, thread))
         };
         let key = self.next_call_id();
-        let setup = self.prepare_call(thread, key, call, slot)?;
+        let setup = self.prepare_call(thread, key, call, slot, VendorConnections::default())?;
         let (server, client) = loopback::pair();
         let loopback_call =
             LoopbackCall { setup: Box::new(setup), early_commands: commands, server, presence };
@@ -418,7 +420,7 @@ impl Engine for CallEngine {
     }
 }
 
-/// Resolves the models of one call.
+/// Resolves the models of one call. Uses those of `opened`, and opens the others.
 ///
 /// # Errors
 /// The call would have no STT or no TTS: no decoder is free, or the TTS is not available.
@@ -426,6 +428,7 @@ pub fn resolve_models(
     models: &dyn Models,
     call: &CallConfig,
     events: Sink<StageEvent>,
+    opened: VendorConnections,
 ) -> Result<CallModels, Error> {
     let mut warnings = Vec::new();
     let (stt, warning) = models.stt(&call.stt);
@@ -447,9 +450,15 @@ pub fn resolve_models(
     }
     let turn = hear::turn_detector::resolve_turn_model(models, call, &mut warnings);
     warnings.extend(crate::speak::tts::missing_voice_warning(&*tts, &call.tts.voice_id));
-    let stt = stt?.open(messages::stt_sink(events))?;
-    let tts = tts.open_call().unwrap_or(tts);
-    llm.warm_up();
+    let stt = match opened.stt {
+        Some(stream) => stream,
+        None => stt?.open(messages::stt_sink(events))?,
+    };
+    let tts = opened.tts.unwrap_or_else(|| tts.open_call().unwrap_or(tts));
+    let llm = opened.llm.unwrap_or_else(|| {
+        llm.warm_up();
+        llm
+    });
     Ok(CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback: None, warnings })
 }
 

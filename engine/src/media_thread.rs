@@ -315,6 +315,9 @@ impl MediaThread {
                 let _ = reply.send(found);
             }
             Message::StageEvent(key, event) => {
+                if let Some(pending) = self.pending_calls.get_mut(&key) {
+                    return pending.store_stage_event(event);
+                }
                 self.with_call(now, key, |call| call.handle_stage_event(now, event));
                 self.touch(key);
             }

@@ -106,7 +106,7 @@ pub enum OfferReply {
     NotRunning,
 }
 
-/// A call that waits for its client to connect. It holds neither a slot nor models.
+/// A call that waits for its client to connect. It holds neither a slot nor models of this server.
 pub struct NewCall {
     /// The call's id.
     pub id: CallId,
@@ -114,8 +114,18 @@ pub struct NewCall {
     pub early_commands: Vec<Command>,
     /// Marks the call as present on the thread.
     pub presence: PresenceGuard,
-    /// Requests a slot and models without blocking: the answer is [`Message::CallSetup`].
-    pub request_setup: Box<dyn Fn() + Send>,
+    /// Prepares the models of the call.
+    pub preparation: Box<dyn PrepareCall>,
+}
+
+/// Prepares the models of a [`NewCall`]. The methods never block. Dropping it closes the
+/// connections that the call has not taken.
+pub trait PrepareCall: Send {
+    /// The client has passed an authenticated STUN check: opens the connections to vendors. Called
+    /// at most once.
+    fn open_connections(&mut self);
+    /// The client has connected: requests a slot and models. The answer is [`Message::CallSetup`].
+    fn request_setup(&mut self);
 }
 
 /// Everything that a call needs to start.

@@ -6,7 +6,6 @@
 
 mod support;
 
-use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -19,19 +18,17 @@ use conversation::output::{CommandOutcome, Rejection};
 use conversation::settings::AgentTurnConfig;
 use engine::WithWarning;
 use engine::clock;
+use engine::engine::VendorConnections;
 use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
 use engine_api::{
-    AcceptedOffer, Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError,
-    SttChoice, TtsChoice,
+    Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError, SttChoice, TtsChoice,
 };
 use models::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
-use str0m::media::{Direction, MediaKind};
-use str0m::net::{Protocol, Receive};
-use str0m::{Candidate, Input, Output, Rtc};
+use support::udp_client::{Client, connect, wait_for};
 use support::{EventRecorder, LoudnessVad, call_config, call_config_of};
 
 /// A VAD that panics when the audio contains a loud sample (see [`PANIC_AMPLITUDE`]).
@@ -221,80 +218,6 @@ fn offer_for(id: u128, sdp: &str) -> Offer {
     }
 }
 
-/// Maximum wait for a state.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Waits for a state.
-async fn wait_for(what: &str, holds: impl Fn() -> bool) {
-    let waited = tokio::time::timeout(TEST_TIMEOUT, async {
-        let mut looks = tokio::time::interval(Duration::from_millis(2));
-        while !holds() {
-            looks.tick().await;
-        }
-    });
-    waited.await.unwrap_or_else(|_| panic!("never: {what}"));
-}
-
-/// A client built on str0m, in real time.
-struct Client {
-    rtc: Rtc,
-    socket: UdpSocket,
-    events: Vec<str0m::Event>,
-    channel: Option<str0m::channel::ChannelId>,
-}
-
-impl Client {
-    fn offer() -> (Self, String, str0m::change::SdpPendingOffer) {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
-        let mut rtc = Rtc::builder().set_reordering_size_audio(0).build(clock::now());
-        rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
-        let mut api = rtc.sdp_api();
-        api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        api.add_channel("chat".into());
-        let (offer, pending) = api.apply().unwrap();
-        (Self { rtc, socket, events: Vec::new(), channel: None }, offer.to_sdp_string(), pending)
-    }
-
-    /// Runs the client until `enough` holds for it. Blocks.
-    fn run_until(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
-        let (begin, mut buffer) = (clock::now(), [0; 2_000]);
-        while !enough(self) {
-            assert!(clock::now() - begin < TEST_TIMEOUT, "never: {what}");
-            loop {
-                match self.rtc.poll_output().unwrap() {
-                    Output::Transmit(t) => drop(self.socket.send_to(&t.contents, t.destination)),
-                    Output::Event(event) => {
-                        if let str0m::Event::ChannelOpen(id, _) = event {
-                            self.channel = Some(id);
-                        }
-                        self.events.push(event);
-                    }
-                    Output::Timeout(_) => break,
-                }
-            }
-            if let Ok((n, from)) = self.socket.recv_from(&mut buffer) {
-                let to = self.socket.local_addr().unwrap();
-                let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
-                self.rtc.handle_input(Input::Receive(clock::now(), received)).unwrap();
-            }
-            self.rtc.handle_input(Input::Timeout(clock::now())).unwrap();
-        }
-    }
-
-    fn texts(&self) -> Vec<String> {
-        let text = |e: &str0m::Event| match e {
-            str0m::Event::ChannelData(data) => Some(String::from_utf8(data.data.clone()).unwrap()),
-            _ => None,
-        };
-        self.events.iter().filter_map(text).collect()
-    }
-
-    fn packets(&self) -> usize {
-        self.events.iter().filter(|e| matches!(e, str0m::Event::MediaData(_))).count()
-    }
-}
-
 #[tokio::test]
 async fn an_offer_that_comes_too_soon_waits_until_the_models_are_loaded() {
     let (models, gate) = FakeModels::gated();
@@ -335,22 +258,6 @@ async fn a_panic_while_loading_models_is_reported_as_missing_models() {
     let refused = engine.accept_offer(offer_for(1, "no SDP")).await.unwrap_err();
     assert_eq!(refused, OfferError::NoCapacity(failed.into()));
     assert_eq!(engine.not_ready_reason().unwrap(), failed);
-}
-
-/// Connects a client whose offer was answered, then runs it until `enough` holds.
-async fn connect(
-    (mut client, pending): (Client, str0m::change::SdpPendingOffer),
-    accepted: &AcceptedOffer,
-    what: &'static str,
-    enough: fn(&Client) -> bool,
-) -> Client {
-    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
-    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
-    let connecting = move || {
-        client.run_until(what, enough);
-        client
-    };
-    tokio::task::spawn_blocking(connecting).await.unwrap()
 }
 
 fn metric_values(engine: &CallEngine, family: &str) -> Vec<(String, u64)> {
@@ -514,16 +421,20 @@ async fn a_call_without_an_available_turn_model_works_and_is_warned() {
         ),
         (call_config(1), vec![]),
     ] {
-        let models =
-            engine::engine::resolve_models(&*FakeModels::ready(1), &call, Sink::new(|_| {}))
-                .unwrap();
+        let models = engine::engine::resolve_models(
+            &*FakeModels::ready(1),
+            &call,
+            Sink::new(|_| {}),
+            VendorConnections::default(),
+        )
+        .unwrap();
         assert!(models.turn_model.is_none());
         assert_eq!(models.warnings, warnings);
     }
 }
 
 #[tokio::test]
-async fn the_tts_of_a_call_is_opened_when_its_client_has_connected() {
+async fn the_tts_of_a_call_is_not_opened_for_an_offer_alone() {
     let models = FakeModels::ready(9);
     let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
     let (_client, sdp, _) = Client::offer();

@@ -146,6 +146,15 @@ impl Breaker {
         }
     }
 
+    /// Whether [`Breaker::admit`] would skip a request.
+    pub(crate) fn is_skipping(&self, now: Instant) -> bool {
+        match &*lock(&self.state) {
+            State::Closed { .. } => false,
+            State::Open { until, .. } => now < *until,
+            State::Probing { since, .. } => now < *since + MAX_PROBE,
+        }
+    }
+
     /// A request succeeded.
     pub(crate) fn succeeded(&self) {
         let mut state = lock(&self.state);
@@ -231,7 +240,9 @@ mod tests {
         assert_eq!(breaker.admit(at(41)), Ok(()), "the first failure is too old");
         breaker.failed(at(41), &error(ErrorKind::Failed));
         assert_eq!(breaker.admit(at(50)), Err("OpenAI failed".into()));
+        assert!(breaker.is_skipping(at(50)) && !breaker.is_skipping(at(51)));
         assert_eq!(breaker.admit(at(51)), Ok(()), "the probe");
+        assert!(breaker.is_skipping(at(52)) && !breaker.is_skipping(at(51) + MAX_PROBE));
         assert!(breaker.admit(at(52)).is_err(), "one probe at a time");
         breaker.failed(at(53), &error(ErrorKind::Busy));
         assert!(breaker.admit(at(72)).is_err() && breaker.admit(at(73)).is_ok());

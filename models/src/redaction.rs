@@ -7,17 +7,19 @@ const MAX_REASON_CHARS: usize = 240;
 const SECRET_PART: usize = 6;
 
 /// A vendor's message on one line, truncated, without `secrets`: some vendors repeat the key or a
-/// part of it.
-pub(crate) fn redact(words: &str, secrets: &[String]) -> String {
+/// part of it. The words of `public`, such as the name of the vendor, remain.
+pub(crate) fn redact(words: &str, secrets: &[String], public: &str) -> String {
     let is_secret = |word: &str| {
         word.starts_with("sk-")
             || word.contains("***")
             || secrets.iter().any(|secret| repeats(word, secret))
     };
     let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-    let words = words
-        .split_whitespace()
-        .map(|word| if is_secret(word) || is_secret(&bare(word)) { "***" } else { word });
+    let is_public = |word: &str| public.split_whitespace().any(|name| name == bare(word));
+    let words = words.split_whitespace().map(|word| {
+        let hides = !is_public(word) && (is_secret(word) || is_secret(&bare(word)));
+        if hides { "***" } else { word }
+    });
     words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
 }
 
@@ -44,8 +46,14 @@ mod tests {
             ("of 3456789: pass, compass and x or key", "of *** *** *** and x or key"),
             ("sk-other a***b", "*** ***"),
         ] {
-            assert_eq!(redact(words, &secrets), expected, "{words}");
+            assert_eq!(redact(words, &secrets, ""), expected, "{words}");
         }
-        assert_eq!(redact(&"word ".repeat(100), &secrets).chars().count(), MAX_REASON_CHARS);
+        assert_eq!(redact(&"word ".repeat(100), &secrets, "").chars().count(), MAX_REASON_CHARS);
+    }
+    #[test]
+    fn the_name_of_the_vendor_remains_although_the_key_contains_it() {
+        let secrets = ["Anthropic-0123456789".to_owned()];
+        let words = "Anthropic: the key Anthropic-0123 of Anthropic.";
+        assert_eq!(redact(words, &secrets, "Anthropic"), "Anthropic: the key *** of Anthropic.");
     }
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use engine_api::TtsChoice;
 use models::probe::{self, Speech};
-use models::registry::{Kind, Registry, Vendor};
+use models::registry::{Kind, Registry};
 use models::tts::{Request, Tts as TtsModel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use crate::http::body;
 use crate::http::extract::{Json, Path};
 use crate::http::responses::JsonResult;
 use crate::http::validate::FieldErrors;
+use crate::resources::agents::tokens::Address;
 use crate::resources::model_choices::{Account, ModelChoices, of_avatar};
 use crate::resources::providers::{registry_of, tts_of_workspace};
 use crate::state::AppState;
@@ -206,19 +207,16 @@ fn tokens(
     providers: &Providers,
     stored: Option<&(Providers, AvatarSecrets)>,
 ) -> Result<AvatarSecrets, ApiError> {
-    type Access<'a> = (&'a Option<String>, &'a Option<String>);
     let errors = FieldErrors::default();
     let resolve = |field: &str,
                    token: &Option<String>,
-                   new: Access<'_>,
-                   old: Option<(Access<'_>, &Option<String>)>| {
+                   address: Address<'_>,
+                   old: Option<(Address<'_>, &Option<String>)>| {
         let token = token.as_ref().filter(|token| !token.is_empty())?;
         if token != SECRET_MASK {
             return Some(token.clone());
         }
-        let vendor = |access: Access<'_>| Vendor::of_provider(access.0.as_deref()?);
-        let url = |access: Access<'_>| access.1.clone().unwrap_or_default();
-        let same = old.filter(|(old, _)| vendor(*old) == vendor(new) && url(*old) == url(new));
+        let same = old.filter(|(old, _)| old.is_same(address));
         let stored = same.and_then(|(_, token)| token.clone());
         if stored.is_none() {
             errors.add(field, "must be given again: no key is stored for this address");
@@ -230,20 +228,20 @@ fn tokens(
         llm: resolve(
             "llm.token",
             &llm.token,
-            (&llm.provider, &llm.url),
-            stored.map(|(old, keys)| ((&old.llm.provider, &old.llm.url), &keys.llm)),
+            Address::new(&llm.provider, &llm.url),
+            stored.map(|(old, keys)| (Address::new(&old.llm.provider, &old.llm.url), &keys.llm)),
         ),
         stt: resolve(
             "stt.token",
             &stt.token,
-            (&stt.provider, &stt.url),
-            stored.map(|(old, keys)| ((&old.stt.provider, &old.stt.url), &keys.stt)),
+            Address::new(&stt.provider, &stt.url),
+            stored.map(|(old, keys)| (Address::new(&old.stt.provider, &old.stt.url), &keys.stt)),
         ),
         tts: resolve(
             "tts.token",
             &tts.token,
-            (&tts.provider, &tts.url),
-            stored.map(|(old, keys)| ((&old.tts.provider, &old.tts.url), &keys.tts)),
+            Address::new(&tts.provider, &tts.url),
+            stored.map(|(old, keys)| (Address::new(&old.tts.provider, &old.tts.url), &keys.tts)),
         ),
     };
     errors.into_result(secrets)

@@ -15,6 +15,7 @@ use crate::http::extract::{Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{Done, JsonResult};
 use crate::resources::agents::parse::{Parsed, parse};
+use crate::resources::agents::tokens::Replaced;
 use crate::resources::agents::{check_references, draft, response};
 use crate::resources::avatars;
 use crate::state::AppState;
@@ -99,7 +100,9 @@ async fn replace(
         .await?
         .ok_or(NOT_FOUND)?;
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
-    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, Some(&old))?;
+    let stored: Template = json_record::parse_document(&row.document)?;
+    let replaced = Replaced { avatars: &stored.settings.avatars, secrets: &old };
+    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, Some(replaced))?;
     check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);

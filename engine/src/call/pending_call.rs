@@ -1,6 +1,9 @@
 //! Pending calls: calls that consist only of offers so far. A pending call holds neither a slot nor
 //! models. They are requested when a client has connected. Until they arrive, the connections are
 //! polled and their events are stored.
+//!
+//! Connections to vendors are opened earlier, at the first authenticated STUN check of a client, at
+//! most once. Their events are stored too. They are closed if no client connects.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,10 +11,11 @@ use std::time::{Duration, Instant};
 use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
+use models::stt;
 
 use crate::connection::{Connection, Reception};
 use crate::context::PresenceGuard;
-use crate::messages::NewCall;
+use crate::messages::{NewCall, PrepareCall, StageEvent};
 use crate::transport::TransportEvent;
 use crate::transport::webrtc::{Protocol, Transmit};
 
@@ -19,6 +23,8 @@ use crate::transport::webrtc::{Protocol, Transmit};
 pub(crate) const MAX_EARLY_COMMANDS: usize = 64;
 /// Limit of connection events stored until the call has its models, which takes milliseconds.
 const MAX_EARLY_EVENTS: usize = 256;
+/// Limit of stage events stored until the call starts. A stream reports its usage every 10 s.
+const MAX_EARLY_STAGE_EVENTS: usize = 64;
 /// Time that a client without capacity has to open its data channel, over which it gets the error.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that the call setup may take. Without an answer by then it is lost: the inbox of the thread
@@ -30,6 +36,8 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum PendingState {
     /// A connection or the call setup is still awaited.
     Waiting,
+    /// A client has passed its first STUN check: the connections to vendors must be opened.
+    Checked,
     /// A client has connected: the slot and models must be requested.
     Connected,
     /// No connection is left.
@@ -40,11 +48,14 @@ pub(crate) enum PendingState {
 pub(crate) struct PendingCall {
     pub(crate) conversation: ConversationId,
     early_commands: Vec<Command>,
-    setup_request: Box<dyn Fn() + Send>,
+    preparation: Box<dyn PrepareCall>,
+    /// Whether the connections to vendors were opened, or are opened with the setup.
+    opened_connections: bool,
     presence: PresenceGuard,
     connections: Vec<Connection>,
     next_connection: u32,
     events: Vec<(u32, TransportEvent)>,
+    stage_events: Vec<StageEvent>,
     /// When the slot and models were requested, until the answer is there.
     setup_requested_at: Option<Instant>,
     /// Connections that were sent a capacity error, and since when.
@@ -68,15 +79,17 @@ pub(crate) struct CallHandover {
 impl PendingCall {
     /// A pending call; `offer` is the time that its offers have to connect.
     pub(crate) fn new(conversation: ConversationId, new_call: NewCall, offer: Duration) -> Self {
-        let NewCall { id: _, early_commands: commands, presence, request_setup: open } = new_call;
+        let NewCall { id: _, early_commands, presence, preparation } = new_call;
         Self {
             conversation,
-            early_commands: commands,
-            setup_request: open,
+            early_commands,
+            preparation,
+            opened_connections: false,
             presence,
             connections: Vec::with_capacity(1),
             next_connection: 0,
             events: Vec::new(),
+            stage_events: Vec::new(),
             setup_requested_at: None,
             rejected: Vec::new(),
             dropped_connections: Vec::new(),
@@ -241,6 +254,10 @@ impl PendingCall {
         };
         if self.setup_requested_at.is_none() && self.connections.iter().any(is_waiting) {
             PendingState::Connected
+        } else if !self.opened_connections
+            && self.connections.iter().any(Connection::has_passed_check)
+        {
+            PendingState::Checked
         } else {
             PendingState::Waiting
         }
@@ -257,13 +274,29 @@ impl PendingCall {
         [connection.next_deadline(), offered, rejected_until].into_iter().flatten().min()
     }
 
+    /// Opens the connections to vendors.
+    pub(crate) fn open_connections(&mut self) {
+        self.opened_connections = true;
+        self.preparation.open_connections();
+    }
+
+    /// Stores an event of a model that was opened before the call starts.
+    pub(crate) fn store_stage_event(&mut self, event: StageEvent) {
+        // The end of a stream that was dropped with a rejected setup is not that of the next one.
+        let is_lasting = !matches!(event, StageEvent::SttClosed);
+        if is_lasting && self.stage_events.len() < MAX_EARLY_STAGE_EVENTS {
+            self.stage_events.push(event);
+        }
+    }
+
     /// Requests a slot and models.
     pub(crate) fn request_setup(&mut self, now: Instant) {
+        self.opened_connections = true;
         self.setup_requested_at = Some(now);
         let timeout = now + SETUP_TIMEOUT;
         self.next_deadline =
             Some(self.next_deadline.map_or(timeout, |deadline| deadline.min(timeout)));
-        (self.setup_request)();
+        self.preparation.request_setup();
     }
 
     /// Whether the slot and models are requested and neither arrived nor overdue.
@@ -274,6 +307,9 @@ impl PendingCall {
     /// Sends a capacity error to every client that has connected.
     pub(crate) fn reject(&mut self, now: Instant) {
         self.setup_requested_at = None;
+        // What was opened is closed. Only what it used still counts.
+        let is_usage = |event: &StageEvent| matches!(event, StageEvent::Stt(stt::Event::Usage(_)));
+        self.stage_events.retain(is_usage);
         for connection in self.connections.iter_mut().filter(|connection| connection.is_up()) {
             if !self.rejected.iter().any(|(of, _)| *of == connection.number) {
                 connection.send_capacity_error(now);
@@ -300,10 +336,14 @@ impl PendingCall {
         }
     }
 
-    /// Splits into what the starting call takes over, and the stored events of its connections.
-    pub(crate) fn into_handover(self) -> (CallHandover, Vec<(u32, TransportEvent)>) {
-        let Self { early_commands, presence, connections, next_connection, events, .. } = self;
-        (CallHandover { connections, next_connection, presence, early_commands }, events)
+    /// Splits into what the starting call takes over, and the stored events of its connections and
+    /// models.
+    pub(crate) fn into_handover(
+        self,
+    ) -> (CallHandover, Vec<(u32, TransportEvent)>, Vec<StageEvent>) {
+        let Self { early_commands, presence, connections, next_connection, .. } = self;
+        let handover = CallHandover { connections, next_connection, presence, early_commands };
+        (handover, self.events, self.stage_events)
     }
 }
 
@@ -316,18 +356,28 @@ mod tests {
     use crate::messages::CallId;
     use crate::transport::loopback::{self, LoopbackOutput};
 
+    /// Counts the requests of setups.
+    struct CountingPreparation(Arc<AtomicUsize>);
+
+    impl PrepareCall for CountingPreparation {
+        fn open_connections(&mut self) {
+            panic!("the setup opens them");
+        }
+
+        fn request_setup(&mut self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
     #[test]
     fn a_call_whose_setup_is_lost_rejects_its_clients_and_ends() {
         let start = crate::clock::now();
         let requests = Arc::<AtomicUsize>::default();
-        let counter = Arc::clone(&requests);
         let new_call = NewCall {
             id: CallId(1),
             early_commands: Vec::new(),
             presence: PresenceGuard::default(),
-            request_setup: Box::new(move || {
-                counter.fetch_add(1, Relaxed);
-            }),
+            preparation: Box::new(CountingPreparation(Arc::clone(&requests))),
         };
         let mut pending = PendingCall::new(ConversationId(1), new_call, Duration::from_secs(30));
         let (server, client) = loopback::pair();

@@ -138,13 +138,12 @@ impl CallEngine {
             .ok_or(RejectReason::ThreadsOverloaded)
     }
 
-    /// Takes a slot on this thread. Slots are taken only under the directory's lock, so that no
-    /// limit is exceeded.
-    pub(super) fn take_slot_on(
+    /// Checks whether a slot is free on this thread; takes none.
+    pub(super) fn check_slot_on(
         &self,
         directory: &CallDirectory,
         thread: usize,
-    ) -> Result<Slot, RejectReason> {
+    ) -> Result<(), RejectReason> {
         if directory.draining {
             return Err(RejectReason::Draining);
         }
@@ -154,6 +153,17 @@ impl CallEngine {
         if !self.has_capacity(thread) {
             return Err(RejectReason::ThreadsOverloaded);
         }
+        Ok(())
+    }
+
+    /// Takes a slot on this thread. Slots are taken only under the directory's lock, so that no
+    /// limit is exceeded.
+    pub(super) fn take_slot_on(
+        &self,
+        directory: &CallDirectory,
+        thread: usize,
+    ) -> Result<Slot, RejectReason> {
+        self.check_slot_on(directory, thread)?;
         Ok(Slot::take(&self.threads[thread].slots_taken))
     }
 

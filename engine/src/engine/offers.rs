@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::admission::RejectReason;
 use super::pending_offers::EvictedOffer;
+use super::vendor_connections::{CallPreparation, VendorConnections};
 use super::{CallEngine, CallLocation, resolve_models};
 use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::messages::{self, CallId, CallSetup, Message, NewCall, OfferReply};
@@ -28,16 +29,18 @@ struct AdmittedOffer {
 }
 
 impl CallEngine {
-    /// Resolves a call's models and its avatar.
+    /// Resolves a call's models and its avatar. `opened`: what has been opened for it.
     pub(super) fn prepare_call(
         &self,
         thread: usize,
         key: CallId,
         call: Arc<CallConfig>,
         slot: Slot,
+        opened: VendorConnections,
     ) -> Result<CallSetup, OfferError> {
         let stage_events = self.threads[thread].inbox.stage_event_sink(key);
-        let mut models = resolve_models(&*self.models, &call, stage_events).map_err(|error| {
+        let models = resolve_models(&*self.models, &call, stage_events, opened);
+        let mut models = models.map_err(|error| {
             self.rejections.reject(&RejectReason::CallModels(error.to_string()))
         })?;
         let (poses, warnings) = self.library.resolve_avatar(&call);
@@ -53,12 +56,18 @@ impl CallEngine {
 
     /// Gives a call whose client has connected its slot and models, or the reason of the rejection.
     /// A panic is a rejection too, because the client waits for an answer.
-    fn set_up_connected_call(&self, thread: usize, key: CallId, call: Arc<CallConfig>) {
+    pub(super) fn set_up_connected_call(
+        &self,
+        thread: usize,
+        key: CallId,
+        call: Arc<CallConfig>,
+        opened: VendorConnections,
+    ) {
         let setup = catch_panic(|| {
             let slot = self
                 .take_slot_on(&self.lock_directory(), thread)
                 .map_err(|why| self.rejections.reject(&why));
-            self.prepare_call(thread, key, call, slot?).map(Box::new)
+            self.prepare_call(thread, key, call, slot?, opened).map(Box::new)
         });
         let setup = setup.unwrap_or_else(|| {
             let reason = RejectReason::CallModels("the setup of the call panicked".into());
@@ -103,7 +112,7 @@ impl CallEngine {
     }
 
     /// Checks whether a call would get STT and TTS if it started now; takes no resources.
-    fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
+    pub(super) fn check_models(&self, call: &CallConfig) -> Result<(), Error> {
         self.models.tts(&call.tts).0?.capacity_error().map_or(Ok(()), Err)?;
         self.models.stt(&call.stt).0?.capacity_error().map_or(Ok(()), Err)
     }
@@ -115,22 +124,16 @@ impl CallEngine {
         commands: &[Command],
         presence: PresenceGuard,
     ) -> NewCall {
-        let (key, net, me, call) = (
-            self.next_call_id(),
-            self.runtime.clone(),
-            Weak::clone(&self.weak_self),
-            Arc::clone(call),
-        );
-        let open = Box::new(move || {
-            let (me, call) = (Weak::clone(&me), Arc::clone(&call));
-            // Opening a model may wait for a lock.
-            net.spawn(async move {
-                if let Some(engine) = me.upgrade() {
-                    engine.set_up_connected_call(thread, key, call);
-                }
-            });
+        let id = self.next_call_id();
+        let preparation = Box::new(CallPreparation {
+            engine: Weak::clone(&self.weak_self),
+            runtime: self.runtime.clone(),
+            thread,
+            key: id,
+            call: Arc::clone(call),
+            connections: None,
         });
-        NewCall { id: key, early_commands: commands.to_vec(), presence, request_setup: open }
+        NewCall { id, early_commands: commands.to_vec(), presence, preparation }
     }
 
     pub(super) async fn take_offer(

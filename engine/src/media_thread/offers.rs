@@ -142,12 +142,15 @@ impl MediaThread {
         };
         let (id, connections) =
             (pending.conversation, pending.connection_numbers().collect::<Vec<_>>());
-        let (handover, events) = pending.into_handover();
+        let (handover, events, stage_events) = pending.into_handover();
         let started = catch_panic(|| self.insert_call(now, *setup, handover));
         if let Some(Ok(())) = started {
             self.with_call(now, key, |call| {
                 for (number, event) in events {
                     call.handle_event(now, number, event);
+                }
+                for event in stage_events {
+                    call.handle_stage_event(now, event);
                 }
             });
             return;

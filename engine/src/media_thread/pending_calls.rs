@@ -62,6 +62,7 @@ impl MediaThread {
         }
         match state {
             Some(PendingState::Waiting) => {}
+            Some(PendingState::Checked) => pending.open_connections(),
             Some(PendingState::Connected) => pending.request_setup(now),
             Some(PendingState::Finished) => self.drop_pending_call(key),
             None => {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part of it
 
+pub mod udp_client;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,13 +12,14 @@ use conversation::event::{Event, EventEnvelope};
 use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::settings::AgentTurnConfig;
+use engine::channel::Sender;
 use engine::context::{EngineContext, PresenceGuard, Slot};
 use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
     CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest,
-    ThreadResources,
+    PrepareCall, ThreadResources,
 };
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
@@ -74,6 +77,22 @@ impl VirtualTime {
             };
             deed();
         }
+    }
+}
+
+/// A setup that is ready when it is requested.
+struct PreparedSetup {
+    setup: Option<Box<CallSetup>>,
+    stage_events: Sender<Message>,
+}
+
+impl PrepareCall for PreparedSetup {
+    fn open_connections(&mut self) {}
+
+    fn request_setup(&mut self) {
+        let setup = self.setup.take().ok_or_else(|| "it was opened already".to_owned());
+        let key = setup.as_ref().map_or(CallId(0), |setup| setup.id);
+        assert!(self.stage_events.send(Message::CallSetup(key, setup)).is_ok());
     }
 }
 
@@ -476,18 +495,16 @@ impl Harness {
         let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: String::new() });
         let stt = self.scripted_stt(&[]);
         let setup = self.call_setup(call, &stt, llm, tts, None);
-        let (key, stage_events) = (setup.id, self.inbox.stage_events.clone());
-        let setup = Mutex::new(Some(Box::new(setup)));
-        let open = Box::new(move || {
-            let setup =
-                setup.lock().unwrap().take().ok_or_else(|| "it was opened already".to_owned());
-            assert!(stage_events.send(Message::CallSetup(key, setup)).is_ok());
+        let key = setup.id;
+        let preparation = Box::new(PreparedSetup {
+            setup: Some(Box::new(setup)),
+            stage_events: self.inbox.stage_events.clone(),
         });
         let arrival = Some(NewCall {
             id: key,
             early_commands: Vec::new(),
             presence: PresenceGuard::default(),
-            request_setup: open,
+            preparation,
         });
         let (reply, mut answer) = tokio::sync::oneshot::channel();
         let unconnected = None;

@@ -118,6 +118,10 @@ impl Stt for NamedStt {
         Ok(Box::new(NamedStream { stream, provider, sample_count, sink }))
     }
 
+    fn connects_on_open(&self) -> bool {
+        self.stt.connects_on_open()
+    }
+
     fn capacity_error(&self) -> Option<Error> {
         self.stt.capacity_error()
     }

@@ -135,12 +135,12 @@ impl Failure {
                 "The address of {vendor} is private, which this server does not allow"
             )),
             egress::Error::Invalid(_) => {
-                let words = redact(&error.to_string(), &endpoint.secrets);
+                let words = redact(&error.to_string(), &endpoint.secrets, endpoint.vendor);
                 Self::permanent(format!("The request to {vendor} is not possible: {words}"))
             }
             egress::Error::Timeout => Self::timeout(endpoint, "does not accept the connection"),
             egress::Error::TooLarge | egress::Error::Connection(_) => {
-                let words = redact(&error.to_string(), &endpoint.secrets);
+                let words = redact(&error.to_string(), &endpoint.secrets, endpoint.vendor);
                 let message = format!("The connection to {vendor} failed: {words}");
                 Self::temporary(ErrorKind::Failed, message)
             }
@@ -149,7 +149,7 @@ impl Failure {
 
     /// The vendor answered with an error status, or sent one in a message.
     pub(crate) fn from_refusal(endpoint: &Endpoint, refusal: &Refusal) -> Self {
-        let words = redact(&refusal.body, &endpoint.secrets);
+        let words = redact(&refusal.body, &endpoint.secrets, endpoint.vendor);
         Self { words, ..Self::classify_refusal(endpoint, refusal) }
     }
 
@@ -176,7 +176,7 @@ impl Failure {
 
     /// The vendor closed the connection; `code` is that of the close frame.
     pub(crate) fn from_close(endpoint: &Endpoint, code: u16, reason: &str) -> Self {
-        let words = redact(reason, &endpoint.secrets);
+        let words = redact(reason, &endpoint.secrets, endpoint.vendor);
         Self { words, ..Self::classify_close(endpoint, code, reason) }
     }
 
@@ -247,7 +247,7 @@ fn describe(endpoint: &Endpoint, body: &str) -> String {
         |_| if body.trim_start().starts_with('<') { String::new() } else { body.to_owned() },
         |body| message_of(&body).unwrap_or_default().to_owned(),
     );
-    match redact(&words, &endpoint.secrets) {
+    match redact(&words, &endpoint.secrets, endpoint.vendor) {
         words if words.is_empty() => words,
         words => format!(": {words}"),
     }

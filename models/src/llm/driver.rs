@@ -334,7 +334,8 @@ impl<P: Protocol> Server<P> {
 
     /// The error without the secrets of this client.
     fn redact(&self, error: &Error) -> Error {
-        let words = redact(&error.to_string(), &self.config.url, self.config.token.as_deref());
+        let (url, token) = (&self.config.url, self.config.token.as_deref());
+        let words = redact(&error.to_string(), url, token, self.protocol.vendor());
         Error::new(error.kind(), words)
     }
 }

@@ -28,13 +28,14 @@ pub(super) fn error_message(body: &Value) -> String {
 }
 
 /// A server's message on one line, truncated, without the secrets of the client: its `token`, and
-/// those in the `url` of the server. Some servers repeat the key or a part of it.
-pub(super) fn redact(words: &str, url: &str, token: Option<&str>) -> String {
+/// those in the `url` of the server. Some servers repeat the key or a part of it. The name of the
+/// `vendor` remains.
+pub(super) fn redact(words: &str, url: &str, token: Option<&str>, vendor: &str) -> String {
     let mut secrets: Vec<String> = token.iter().map(|token| token.trim().to_owned()).collect();
     if let Ok(url) = Url::parse(url) {
         secrets.extend(url.query_pairs().map(|(_, value)| value.into_owned()));
         secrets.extend(url.query().map(str::to_owned));
         secrets.extend(url.password().map(str::to_owned));
     }
-    redaction::redact(words, &secrets)
+    redaction::redact(words, &secrets, vendor)
 }

@@ -75,13 +75,20 @@ pub struct Usage {
 
 /// A speech recognizer that opens streams.
 pub trait Stt: Send + Sync {
-    /// Opens a stream for one call. Called when the client of the call has connected, never for
-    /// an offer alone: a stream may hold a connection whose duration is billed.
+    /// Opens a stream for one call. Called when the client of the call has connected, or earlier if
+    /// [`connects_on_open`](Stt::connects_on_open). Never called for an offer alone: a stream may
+    /// hold a connection whose duration is billed.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Busy`] if no decoder is available. The call is then rejected; it never
     /// runs without STT.
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error>;
+
+    /// Whether a stream would now connect to a vendor and take no decoder of this server. It is
+    /// then opened at the client's first authenticated STUN check, in parallel with DTLS.
+    fn connects_on_open(&self) -> bool {
+        false
+    }
 
     /// Why [`Stt::open`] would fail now; `None` if it would succeed, or if only an attempt can
     /// show.

@@ -11,7 +11,7 @@
 //!   waits.
 //! - One task per stream ([`call`]) serves it over a [`Transport`]. That of a WebSocket connects,
 //!   sends, receives, and closes ([`session`]). It connects when the stream is opened, that is
-//!   after the client of the call has connected.
+//!   at the first authenticated STUN check of the call's client.
 //! - The audio of each utterance is stored until its final transcript ([`speech_buffer`]). After a
 //!   reconnect it is sent again, at the speed that the vendor accepts ([`pacing`]).
 //! - A failure that a retry cannot repair ([`crate::hosted::failure`]) hands the call over to the fallback STT,
@@ -238,6 +238,10 @@ impl<T: Transport, F: Fn() -> T + Send + Sync> Stt for HostedStt<F> {
             in_speech: false,
             dropped_bytes: 0,
         }))
+    }
+
+    fn connects_on_open(&self) -> bool {
+        self.fallback.connects_on_open()
     }
 }
 

@@ -127,9 +127,9 @@ pub trait Tts: Send + Sync {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error>;
 
     /// An instance for one call. It opens its connection at once, because a vendor needs some time
-    /// for that, and closes it when it is dropped. Called when the client of the call has
-    /// connected. `None`, the default: nothing has to be opened, and the synthesizer itself serves
-    /// the call.
+    /// for that, and closes it when it is dropped. Called at the client's first authenticated STUN
+    /// check, before the call has a place on this server: it takes none of the server's resources.
+    /// `None`, the default: nothing has to be opened, and the synthesizer itself serves the call.
     fn open_call(&self) -> Option<Arc<dyn Tts>> {
         None
     }

@@ -4,6 +4,7 @@ pub(crate) mod merge;
 pub(crate) mod parse;
 pub(crate) mod response;
 pub(crate) mod shorthand;
+pub(crate) mod tokens;
 pub(crate) mod turn;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use axum::{Extension, Router};
 use serde_json::Value;
 
 use self::parse::{AgentDocument, Parsed};
+use self::tokens::Replaced;
 use crate::clock;
 use crate::config::StockAvatar;
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
@@ -243,9 +245,10 @@ async fn update(
     let mut stored: Agent = json_record::parse_document(&row.document)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut stored.settings).await?;
     available_avatars.extend(stored_avatars(&stored));
-    let stored = serde_json::to_value(&stored).unwrap_or_default();
+    let body = body(serde_json::to_value(&stored).unwrap_or_default());
+    let replaced = Replaced { avatars: &stored.settings.avatars, secrets: &old };
     let Parsed { document, secrets } =
-        parse::parse::<Agent>(body(stored), &available_avatars, Some(&old))?;
+        parse::parse::<Agent>(body, &available_avatars, Some(replaced))?;
     check_references(&mut tx, &caller.workspace, &document.settings).await?;
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
     let text = json_record::to_text(&document);

@@ -11,15 +11,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::tokens::{self, Replaced};
 use super::turn;
 use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::body;
 use crate::http::validate::{FieldErrors, body_object};
 use crate::store::agent::{Agent, AgentSettings, Avatar, Template, TurnSettings};
-use crate::store::secrets::{self, AgentSecrets, AvatarSecrets, SECRET_MASK};
+use crate::store::secrets::{self, AgentSecrets};
 
-/// The providers of an avatar, which a request may give beside `config` or in it.
+/// The providers of an avatar, which a request may give beside `config` or in it. In the order of
+/// [`tokens::take`].
 const PROVIDERS: [&str; 3] = ["llm", "stt", "tts"];
 /// Maximum number of fallbacks of a provider, as in its schema.
 const MAX_FALLBACKS: usize = 5;
@@ -99,12 +101,12 @@ pub(crate) struct Parsed<D> {
     pub(crate) secrets: AgentSecrets,
 }
 
-/// Parses an agent or a template. `old` are the secrets of the one that it replaces: a `***`
-/// preserves them.
+/// Parses an agent or a template. `old` is the one that it replaces: a `***` preserves a key of it,
+/// if the key's provider and address stay the same.
 pub(crate) fn parse<D: AgentDocument>(
     body: Value,
     available_avatars: &[StockAvatar],
-    old: Option<&AgentSecrets>,
+    old: Option<Replaced<'_>>,
 ) -> Result<Parsed<D>, ApiError> {
     let errors = FieldErrors::default();
     let mut map = body_object(body, &errors)?;
@@ -122,11 +124,13 @@ pub(crate) fn parse<D: AgentDocument>(
         }
     }
     let mut checked = body::check(D::request_schema(), Value::Object(map), &errors);
-    let mut stt_paths = Vec::new();
+    let mut paths = Vec::new();
     if let Some(Value::Array(avatars)) = checked.get_mut("avatars") {
         for (i, avatar) in avatars.iter_mut().filter_map(Value::as_object_mut).enumerate() {
-            let config = if avatar.contains_key("stt") { "" } else { ".config" };
-            stt_paths.push(format!("avatars[{i}]{config}.stt"));
+            paths.push(PROVIDERS.map(|name| {
+                let config = if avatar.contains_key(name) { "" } else { ".config" };
+                format!("avatars[{i}]{config}.{name}")
+            }));
             move_flat_providers(avatar);
         }
     }
@@ -134,14 +138,16 @@ pub(crate) fn parse<D: AgentDocument>(
     let settings = document.settings_mut();
     settings.config.turn = turn::parse(&turn, &errors);
     let mut secrets = AgentSecrets {
-        webhook: old.map_or_else(secrets::new_webhook_secret, |s| s.webhook.clone()),
+        webhook: old.map_or_else(secrets::new_webhook_secret, |old| old.secrets.webhook.clone()),
         ..AgentSecrets::default()
     };
     let mut delays_consistent = true;
     for (i, avatar) in settings.avatars.iter_mut().enumerate() {
-        delays_consistent &= check_delays(avatar, &stt_paths[i], &settings.config.turn, &errors);
+        let [_, stt_path, _] = &paths[i];
+        delays_consistent &= check_delays(avatar, stt_path, &settings.config.turn, &errors);
         complete_avatar(avatar, i, available_avatars, &errors);
-        secrets.avatars.push(take_tokens(avatar, old.and_then(|s| s.avatars.get(i))));
+        let replaced = old.and_then(|old| old.avatar(i));
+        secrets.avatars.push(tokens::take(&mut avatar.config, replaced, &paths[i], &errors));
     }
     if !delays_consistent {
         turn::report_inconsistent_delays(&turn, &errors);
@@ -233,27 +239,6 @@ fn complete_avatar(
     }
 }
 
-/// Moves the tokens of an avatar's providers out of the document.
-fn take_tokens(avatar: &mut Avatar, old: Option<&AvatarSecrets>) -> AvatarSecrets {
-    let providers = &mut avatar.config;
-    AvatarSecrets {
-        llm: take_token(&mut providers.llm.token, old.and_then(|old| old.llm.as_deref())),
-        stt: take_token(&mut providers.stt.token, old.and_then(|old| old.stt.as_deref())),
-        tts: take_token(&mut providers.tts.token, old.and_then(|old| old.tts.as_deref())),
-    }
-}
-
-/// Replaces a token by its mask and returns it. The mask stands for the old token.
-fn take_token(token: &mut Option<String>, old: Option<&str>) -> Option<String> {
-    let secret = match token.take() {
-        Some(mask) if mask == SECRET_MASK => old.map(str::to_owned),
-        Some(text) if text.is_empty() => None,
-        text => text,
-    };
-    *token = secret.as_ref().map(|_| SECRET_MASK.to_owned());
-    secret
-}
-
 #[cfg(test)]
 mod tests {
     use conversation::settings::DEFAULT_ERROR_MESSAGE;
@@ -261,7 +246,7 @@ mod tests {
     use super::*;
 
     /// The document as JSON, and the secrets.
-    fn parse_agent(body: Value, old: Option<&AgentSecrets>) -> Result<Parsed<Value>, ApiError> {
+    fn parse_agent(body: Value, old: Option<Replaced<'_>>) -> Result<Parsed<Value>, ApiError> {
         let Parsed { document, secrets } = parse::<Agent>(body, &stock(), old)?;
         Ok(Parsed { document: json!(document), secrets })
     }
@@ -448,23 +433,6 @@ mod tests {
         let parsed = parse_agent(body(json!({"avatars": [avatar]})), None).unwrap();
         let llm = &parsed.document["avatars"][0]["config"]["llm"];
         assert_eq!((llm["model"].as_str(), llm["provider"].as_str()), (Some("under"), Some("p")));
-    }
-
-    #[test]
-    fn a_token_is_kept_by_stars_and_cleared_by_silence() {
-        let with = |token: Value| {
-            body(json!({"avatars": [{"avatar_key_id": "ada", "llm": {"token": token}}]}))
-        };
-        let first = parse_agent(with("secret".into()), None).unwrap();
-        assert!(!first.document.to_string().contains("secret"));
-        assert_eq!(first.document["avatars"][0]["config"]["llm"]["token"], "***");
-        let replaced = parse_agent(with("***".into()), Some(&first.secrets)).unwrap();
-        assert_eq!(replaced.secrets.avatars[0].llm.as_deref(), Some("secret"));
-        assert_eq!(replaced.secrets.webhook, first.secrets.webhook);
-        let cleared = parse_agent(body(json!({})), Some(&first.secrets)).unwrap();
-        assert_eq!(cleared.secrets.avatars[0].llm, None);
-        let nothing = parse_agent(with("***".into()), None).unwrap();
-        assert_eq!(nothing.document["avatars"][0]["config"]["llm"]["token"], Value::Null);
     }
 
     #[test]

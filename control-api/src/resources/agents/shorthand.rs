@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::tokens::Replaced;
 use super::{check_quota, drop_deleted_references, insert, insert_in, parse};
 use crate::config::StockAvatar;
 use crate::error::{ApiError, OrInternalError as _};
@@ -156,8 +157,9 @@ async fn create_from_template(
         secrets::open(&state.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
     let (agent, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
     let body = serde_json::to_value(&agent).unwrap_or_default();
+    let replaced = Replaced { avatars: &agent.settings.avatars, secrets: &secrets };
     let parsed =
-        parse::parse::<Agent>(body, &available_avatars, Some(&secrets)).map_err(|refused| {
+        parse::parse::<Agent>(body, &available_avatars, Some(replaced)).map_err(|refused| {
             ApiError::Internal(
                 FETCH_FAILED,
                 format!("the stored template is not a valid agent: {refused:?}"),

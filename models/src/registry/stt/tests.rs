@@ -145,3 +145,20 @@ async fn what_cannot_be_used_is_replaced_by_the_built_in_stt() {
     let german = SttChoice { language: "de".into(), ..choice(None, Some("key")) };
     assert_eq!(registry.stt(&german).1, None);
 }
+
+#[tokio::test]
+async fn a_stream_connects_on_opening_unless_the_built_in_stt_serves_it() {
+    let (server, registry) = (Server::start().await, registry(None, true));
+    let connects = |choice: &SttChoice| {
+        let stt = registry.stt(choice).0.unwrap_or_else(|error| panic!("{error}"));
+        stt.connects_on_open()
+    };
+    assert!(!connects(&SttChoice::default()));
+    let hosted = choice(Some(&server.url()), Some("wrong-key"));
+    assert!(connects(&hosted));
+    let (mut stream, mut events) = open(&registry, &hosted);
+    server.request().await;
+    stream.start_call();
+    assert!(matches!(events.recv().await, Some(Event::Warning(_))));
+    assert!(!connects(&hosted), "the account is skipped");
+}

@@ -1,8 +1,8 @@
 //! Deepgram's streaming interfaces: Nova (`/v1/listen`) and Flux (`/v2/listen`).
 //!
 //! The vendor's endpointing is off: this server decides when speech has ended, and then requests
-//! the final transcript with `Finalize` or `ForceEndTurn`. The duration of the connection is billed, so there is one per
-//! call, from the time that the client has connected until the call ends.
+//! the final transcript with `Finalize` or `ForceEndTurn`. The duration of the connection is billed,
+//! so there is one per call, from the client's first authenticated STUN check to the end of the call.
 
 mod flux;
 mod nova;

@@ -38,7 +38,8 @@ pub(in crate::stt) trait Transport: Send + 'static {
 pub(in crate::stt) struct Call {
     pub(in crate::stt) endpoint: Arc<Endpoint>,
     pub(in crate::stt) commands: mpsc::Receiver<Command>,
-    call_started: oneshot::Receiver<()>,
+    /// `None` if the call is known to have started.
+    call_started: Option<oneshot::Receiver<()>>,
     pub(in crate::stt) sink: Sink<Event>,
     fallback: Fallback,
     /// The utterances without a final transcript.
@@ -62,7 +63,7 @@ impl Call {
         Self {
             endpoint,
             commands,
-            call_started,
+            call_started: Some(call_started),
             sink,
             fallback,
             buffer,
@@ -96,6 +97,9 @@ impl Call {
             tracing::warn!(%error, statistics, "a hosted STT failed");
             self.has_answered = false;
             self.fallback.note_failure(&error);
+            if self.fallback.is_available() && self.wait_for_start().await.is_err() {
+                return;
+            }
             if let Some((stream, text)) = self.fallback.open_after(&error, &self.sink) {
                 let warning = fallback::warn(text, self.call_started, self.sink);
                 return fallback::serve(stream, self.buffer, self.commands, warning).await;
@@ -105,6 +109,26 @@ impl Call {
                 return;
             }
             pause = (pause * 2).min(FAILED_PAUSE.1);
+        }
+    }
+
+    /// Waits until the call has started or its user speaks. Before that, the call may have no place
+    /// on this server, and must not take a decoder for its fallback.
+    async fn wait_for_start(&mut self) -> Result<(), Dropped> {
+        let Some(call_started) = &mut self.call_started else { return Ok(()) };
+        if self.buffer.filled_since().is_some() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            started = call_started => {
+                self.call_started = None;
+                started.map_err(|_| Dropped)
+            }
+            command = self.commands.recv() => {
+                self.buffer.push(Instant::now(), &command.ok_or(Dropped)?);
+                Ok(())
+            }
         }
     }
 

@@ -35,6 +35,19 @@ impl Fallback {
         Self { stt, name, breaker: Some(breaker) }
     }
 
+    /// Whether a stream would now connect to a vendor: the hosted STT, or the fallback if that one
+    /// is skipped.
+    pub(super) fn connects_on_open(&self) -> bool {
+        let breaker = self.breaker.as_ref();
+        let is_skipped = breaker.is_some_and(|breaker| breaker.is_skipping(Instant::now()));
+        !is_skipped || self.stt.as_ref().is_none_or(|stt| stt.connects_on_open())
+    }
+
+    /// Whether another STT can serve after a failure.
+    pub(super) fn is_available(&self) -> bool {
+        self.stt.is_some()
+    }
+
     /// A stream of the fallback instead of the hosted STT, while that one is skipped.
     pub(super) fn open_instead(&self, sink: &Sink<Event>) -> Option<Box<dyn SttStream>> {
         let reason = self.breaker.as_ref()?.admit(Instant::now()).err()?;
@@ -113,8 +126,17 @@ impl SttStream for WarningStream {
 }
 
 /// Sends the sentence that tells of the change when the call has started: earlier events are lost.
-pub(super) async fn warn(text: String, call_started: oneshot::Receiver<()>, sink: Sink<Event>) {
-    if call_started.await.is_ok() {
+/// `call_started`: `None` if it has.
+pub(super) async fn warn(
+    text: String,
+    call_started: Option<oneshot::Receiver<()>>,
+    sink: Sink<Event>,
+) {
+    let has_started = match call_started {
+        Some(call_started) => call_started.await.is_ok(),
+        None => true,
+    };
+    if has_started {
         sink.send(Event::Warning(text));
     }
 }

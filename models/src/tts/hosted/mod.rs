@@ -13,7 +13,7 @@
 //! ```
 //!
 //! - [`call`]: a task for each call. The media side never waits.
-//! - [`session`]: the task. It connects when the call has connected, and speaks one reply at a time.
+//! - [`session`]: the task. It connects at once, and speaks one reply at a time.
 //! - [`context`]: the segments of the reply that is spoken.
 
 pub(super) mod call;
@@ -66,9 +66,10 @@ impl AsRef<str> for JsonText<'_> {
     }
 }
 
-/// The longest sound of a text that is not endless, in seconds. `letters`: of the text.
+/// The longest sound of a text that is not endless, in seconds. `letters`: of the text. Slow speech
+/// has 0.1 s per letter; a number has many words in few letters.
 pub(super) fn max_seconds(letters: usize) -> f64 {
-    15.0 + 0.5 * letters as f64
+    8.0 + 0.25 * letters as f64
 }
 
 /// Whether `name` may be a voice of a vendor. The names of the built-in voices are those of avatars.

@@ -1,10 +1,18 @@
 //! Servers that refuse, break off, or do not answer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::mpsc;
+
 use super::super::deepgram_with_options;
 use super::kit::{CHUNK_SAMPLES, start};
-use crate::ErrorKind;
-use crate::hosted::loopback::within;
+use crate::breaker::{BreakerKey, Breakers};
+use crate::hosted::loopback::{Loopback, client, within};
 use crate::stt::streaming::test_support::{Harness, KEY, Peer};
+use crate::stt::{Event, Fallback, HostedConfig, HostedOptions, Stt, SttStream};
+use crate::{Error, ErrorKind, Sink};
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_cut_is_replaced_and_gets_the_utterance_again() {
@@ -215,5 +223,48 @@ async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
     assert_eq!(
         call.event().await,
         "warning The API key for Deepgram is not valid; the built-in STT is used instead."
+    );
+}
+
+/// An STT of this server, which may be opened only after the start of the call.
+struct DecoderStt(Arc<AtomicBool>);
+
+struct SilentStream;
+
+impl Stt for DecoderStt {
+    fn open(&self, _: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
+        assert!(self.0.load(Ordering::Relaxed), "the call has no place yet");
+        Ok(Box::new(SilentStream))
+    }
+}
+
+impl SttStream for SilentStream {
+    fn start_speech(&mut self) {}
+    fn push_audio(&mut self, _: &[i16]) {}
+    fn end_speech(&mut self) {}
+}
+
+#[tokio::test]
+async fn a_failure_before_the_start_of_the_call_takes_no_decoder_until_it_has_started() {
+    let (server, has_started) = (Loopback::bind().await, Arc::<AtomicBool>::default());
+    let breaker = Breakers::default().get(BreakerKey::new("stt", "deepgram", "", None));
+    let decoder = Arc::new(DecoderStt(Arc::clone(&has_started)));
+    let fallback = Fallback::new(Some(decoder), "the decoder".into(), Arc::clone(&breaker));
+    let config = HostedConfig { url: server.url("ws"), ..HostedConfig::default() };
+    let (options, runtime) = (HostedOptions::default(), Runtime::current());
+    let stt = deepgram_with_options(&config, &options, client(), fallback, runtime).unwrap();
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let mut stream = stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap();
+    server.refuse("401 Unauthorized", "").await;
+    // The failure is noted before a fallback is opened, in the same poll of the task.
+    while breaker.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    has_started.store(true, Ordering::Relaxed);
+    stream.start_call();
+    let event = events.recv().await;
+    assert!(
+        matches!(&event, Some(Event::Warning(text)) if text.contains("the decoder")),
+        "{event:?}"
     );
 }
