@@ -60,6 +60,16 @@ fn breaker(name: &'static str) -> Arc<Breaker> {
     Breakers::default().get(BreakerKey::new("llm", name, "", None))
 }
 
+fn request() -> Request {
+    Request {
+        prompt: String::new(),
+        history: Vec::new(),
+        snippets: Vec::new(),
+        tools: Vec::new(),
+        model: String::new(),
+    }
+}
+
 struct Harness {
     models: Vec<Arc<TimedLlm>>,
     breakers: Vec<Arc<Breaker>>,
@@ -101,14 +111,7 @@ impl Harness {
             };
             events.lock().unwrap().push((start.elapsed().as_millis(), text));
         });
-        let request = Request {
-            prompt: String::new(),
-            history: Vec::new(),
-            snippets: Vec::new(),
-            tools: Vec::new(),
-            model: String::new(),
-        };
-        self.chain.ask(request, sink)
+        self.chain.ask(request(), sink)
     }
 
     /// Asks, and waits until nothing can happen any more.
@@ -275,4 +278,54 @@ async fn a_model_that_is_skipped_is_not_asked_and_a_lost_probe_is_left_to_the_ne
     sleep(Duration::from_secs(300)).await;
     assert_eq!(harness.run().await[1], (1_500, "asks b".to_owned()), "the probe");
     assert_eq!(harness.breakers[1].admit(Instant::now()), Ok(()), "it has no result");
+}
+
+/// A model that answers from a thread of its own, in three parts.
+struct ThreadedLlm(&'static str);
+
+impl Llm for ThreadedLlm {
+    fn ask(&self, _: Request, sink: Sink<Event>) -> Handle {
+        let name = self.0;
+        std::thread::spawn(move || {
+            (0..3).for_each(|_| sink.send(Event::Text(name.into())));
+            sink.send(Event::End { prompt_tokens: 0, cached_tokens: 0, completion_tokens: 3 });
+        });
+        Handle::noop()
+    }
+}
+
+/// Whichever of two threads is the first one, the caller gets one answer and the name of its model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_models_that_answer_at_the_same_time_give_one_answer() {
+    let runtime = tokio::runtime::Handle::current();
+    let hedge = Hedge { after: Duration::ZERO, runtime };
+    for round in 0..200 {
+        let entry = |name| ChainEntry {
+            name: format!("Model {name}"),
+            provider: name,
+            model: Arc::new(ThreadedLlm(name)) as Arc<dyn Llm>,
+            breaker: None,
+        };
+        let chain = LlmChain::new(vec![entry("a"), entry("b")], Some(hedge.clone()));
+        let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+        let handle = chain.ask(request(), Sink::new(move |event| drop(sender.send(event))));
+        let (mut serving, mut texts, mut ends) = ("", Vec::new(), 0);
+        // Until both have ended, and nothing holds the sink any more.
+        let mut handle = Some(handle);
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Provider(name) | Event::ServedBy(name) => serving = name,
+                Event::Text(text) => texts.push((serving, text)),
+                Event::End { .. } => {
+                    ends += 1;
+                    handle.take();
+                }
+                Event::Warning(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((ends, texts.len()), (1, 3), "round {round}: {texts:?}");
+        let (first, _) = texts[0].clone();
+        assert!(texts.iter().all(|(by, text)| *by == first && text == first), "{texts:?}");
+    }
 }
