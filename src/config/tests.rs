@@ -87,6 +87,9 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("providers.stt", "deepgram,builtin", |c| c.providers.stt.join(" "), "deepgram builtin"),
         ("providers.llm", "anthropic", |c| c.providers.llm.join(" "), "anthropic"),
         ("providers.tts", "[\"cartesia\"]", |c| c.providers.tts.join(" "), "cartesia"),
+        ("providers.hedge", "yes", |c| c.providers.hedge.to_string(), "true"),
+        ("providers.hedge_llm_after", "2", |c| c.providers.hedge_llm_after.to_string(), "2"),
+        ("providers.hedge_tts_after", "0.8", |c| c.providers.hedge_tts_after.to_string(), "0.8"),
         ("server.cors_origins", "*", |c| c.server.cors_origins.join(" "), "*"),
         (
             "server.metrics_token",

@@ -78,7 +78,9 @@ pub fn prepare_knowledge(
 pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
     Ok(match event {
         Event::Warning(text) => return Err(text),
-        Event::Provider(provider) => (LlmEvent::Provider(provider.to_owned()), false),
+        Event::Provider(provider) | Event::ServedBy(provider) => {
+            (LlmEvent::Provider(provider.to_owned()), false)
+        }
         Event::Text(text) => (LlmEvent::Text(text), false),
         Event::ToolCall { id, name, arguments } => {
             (LlmEvent::ToolCall { id, name, arguments }, false)

@@ -237,7 +237,8 @@ impl Server {
         if !response.is_success() {
             return Err(refused(&self.endpoint, response).await);
         }
-        sink.send(Event::Usage { characters: u32::try_from(characters).unwrap_or(u32::MAX) });
+        let characters = u32::try_from(characters).unwrap_or(u32::MAX);
+        sink.send(Event::Usage { provider: "", characters });
         let content_type = response.header("content-type").unwrap_or_default();
         let mut decoder = ResponseDecoder::new(content_type, &self.config.options.response_format)
             .map_err(|why| Error::new(ErrorKind::Rejected, format!("{vendor} {why}")))?;

@@ -18,6 +18,13 @@ def choice(fake: providers.Fake, **more) -> dict:
     return {"provider": fake.provider, "url": fake.base_url, "token": fake.key, **more}
 
 
+def fallback(fake: providers.Fake, **more) -> dict:
+    """An entry of `fallback`, which has no key of its own."""
+    entry = choice(fake, **more)
+    del entry["token"]
+    return entry
+
+
 def create_agent(server, *, stt=None, llm=None, tts=None, turn=None, **more) -> dict:
     """An agent with these fakes, or with these choices. Without one, the built-in model serves."""
     config = {"tts": {"provider": "flite", "voice_id": "rms"}}

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::breaker::{BreakerKey, Breakers};
@@ -54,7 +55,7 @@ impl Harness {
             model: Arc::clone(model) as Arc<dyn Llm>,
             breaker: (n == 0).then(|| Arc::clone(&breaker)),
         };
-        let chain = LlmChain::new(models.iter().enumerate().map(entry).collect());
+        let chain = LlmChain::new(models.iter().enumerate().map(entry).collect(), None);
         Self { models: models.to_vec(), chain, breaker, providers: Arc::default() }
     }
 
