@@ -88,6 +88,9 @@ pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
         Event::End { prompt_tokens, completion_tokens, .. } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
         }
+        Event::Failed(error) if error.is_exhausted() => {
+            (LlmEvent::Exhausted(error.to_string()), true)
+        }
         Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),
     })
 }

@@ -124,7 +124,7 @@ impl Attempts {
         }
         self.warn(&reasons, None);
         self.lock().finish();
-        self.outbox.push(Event::Failed(last_error.unwrap_or_else(no_model)));
+        self.outbox.push(Event::Failed(last_error.unwrap_or_else(no_model).exhausted()));
         self.outbox.flush();
     }
 
