@@ -149,7 +149,10 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
                     sentence.sample_rate = sample_rate;
                 }
                 Event::Words(words) => sentence.words.extend(words),
-                Event::Usage { .. } | Event::Provider(_) | Event::Warning(_) => {}
+                Event::Usage { .. }
+                | Event::Provider(_)
+                | Event::ServedBy(_)
+                | Event::Warning(_) => {}
                 Event::End => break,
                 Event::Failed(error) => panic!("{text:?}: {error}"),
             }

@@ -275,6 +275,28 @@ fn a_model_that_fails_before_its_first_word_is_replaced_once() {
 }
 
 #[test]
+fn no_fallback_is_asked_when_all_models_have_failed() {
+    let mut call = Harness::new(|spec| spec.fallback_llm = true);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_event(1.6, LlmEvent::Exhausted("the last one is broken".into()));
+    assert_eq!(call.llm_requests().len(), 1);
+    assert_eq!(call.tts_texts()[0], "I'm sorry, something went wrong.");
+}
+
+#[test]
+fn a_model_that_fails_after_words_that_the_voice_was_not_given_is_replaced() {
+    let mut call = Harness::new(|spec| spec.fallback_llm = true);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_text(1.6, "It is")
+        .llm_event(1.7, LlmEvent::Failed("broken".into()));
+    assert!(call.llm_requests()[1].use_fallback);
+    call.llm_text(1.9, "It is open.").llm_end(1.9);
+    assert_eq!(call.tts_texts(), ["It is open."]);
+}
+
+#[test]
 fn an_empty_answer_is_a_failure() {
     let mut call = Harness::new(|_| {});
     call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_end(1.6);

@@ -24,6 +24,8 @@ pub enum SynthesisEvent {
     Warning(String),
     /// The text was sent to this provider, which sends what follows.
     Provider(&'static str),
+    /// Of the providers that got the text, this one sends what follows.
+    ServedBy(&'static str),
     /// Characters that were sent to a provider.
     Usage {
         /// Its name; empty if it is unknown.
@@ -90,8 +92,13 @@ pub fn synthesis_sink(
                 processor.provider = provider;
                 push(SynthesisEvent::Provider(provider));
             }
-            Event::Usage { characters } => {
-                push(SynthesisEvent::Usage { provider: processor.provider, characters });
+            Event::ServedBy(provider) => {
+                processor.provider = provider;
+                push(SynthesisEvent::ServedBy(provider));
+            }
+            Event::Usage { provider, characters } => {
+                let provider = if provider.is_empty() { processor.provider } else { provider };
+                push(SynthesisEvent::Usage { provider, characters });
             }
             Event::Warning(text) => push(SynthesisEvent::Warning(text)),
             Event::End => {

@@ -232,6 +232,9 @@ pub enum LlmEvent {
     },
     /// The request failed. No further event follows.
     Failed(String),
+    /// All models have failed, and none of them has answered: a fallback is of no use. No further
+    /// event follows.
+    Exhausted(String),
 }
 
 /// What the TTS reports about a segment. The samples themselves go to playout.
