@@ -25,6 +25,7 @@ mod outage;
 mod panics;
 mod prompt;
 mod providers;
+mod recordings;
 mod routes;
 mod sandbox;
 mod scopes;

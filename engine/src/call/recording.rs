@@ -11,7 +11,7 @@ use recording::{Frame, Packet, Size, Track};
 
 use super::Call;
 use crate::hear;
-use crate::recorder::{Recorder, RecorderMessage, RecordingState};
+use crate::recorder::{NO_RECORDER, Recorder, RecorderMessage, RecordingState};
 
 /// Packets of this time are sent to the recorder together.
 const BATCH: Duration = Duration::from_millis(200);
@@ -32,7 +32,7 @@ impl Call {
                 let recording = CallRecording::new(recorder.clone(), self.config.id, video);
                 self.recording = Some(recording);
             }
-            None => self.warnings.push("This server does not record calls.".into()),
+            None => self.warnings.push(NO_RECORDER.into()),
         }
     }
 
@@ -40,12 +40,16 @@ impl Call {
     pub(super) fn poll_recording(&mut self, now: Instant) {
         let since_start = Duration::from_micros(self.conversation_time(now).as_micros());
         let Some(recording) = &mut self.recording else { return };
-        if let Err(reason) = recording.poll(since_start) {
-            // What was recorded remains.
-            self.recording = None;
-            let text = format!("The recording ends here: {reason}.");
-            self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
-        }
+        let event = match recording.poll(since_start) {
+            Ok(false) => return,
+            Ok(true) => Event::RecordingStarted,
+            Err(reason) => {
+                // What was recorded remains.
+                self.recording = None;
+                Event::Warning { text: format!("The recording ends here: {reason}.") }
+            }
+        };
+        self.handle_input(now, Input::ExternalEvent(event));
     }
 }
 
@@ -59,6 +63,8 @@ pub(super) struct CallRecording {
     batch: Vec<Packet>,
     /// When the batch is sent.
     send_at: Duration,
+    /// Whether the recorder has packets.
+    has_sent: bool,
     is_discarded: bool,
 }
 
@@ -75,6 +81,7 @@ impl CallRecording {
             pending_start,
             batch: Vec::with_capacity(BATCH_PACKETS),
             send_at: BATCH,
+            has_sent: false,
             is_discarded: false,
         }
     }
@@ -102,19 +109,24 @@ impl CallRecording {
         self.batch.push(Packet { at, track: Track::Video(frame), data });
     }
 
-    /// Sends the batch if it is due. `now`: since the start of the call.
+    /// Sends the batch if it is due. `now`: since the start of the call. Returns whether these are
+    /// the first packets.
     ///
     /// # Errors
     /// Why the recording has ended.
-    pub(super) fn poll(&mut self, now: Duration) -> Result<(), String> {
+    pub(super) fn poll(&mut self, now: Duration) -> Result<bool, String> {
         if now < self.send_at {
-            return Ok(());
+            return Ok(false);
         }
         self.send_at = now + BATCH;
         if let Some(reason) = self.state.failure() {
             return Err(reason.to_owned());
         }
-        if self.send() { Ok(()) } else { Err(TOO_SLOW.into()) }
+        let has_packets = !self.batch.is_empty();
+        if !self.send() {
+            return Err(TOO_SLOW.into());
+        }
+        Ok(has_packets && !std::mem::replace(&mut self.has_sent, true))
     }
 
     /// Deletes the recording.

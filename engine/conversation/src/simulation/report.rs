@@ -41,6 +41,8 @@ impl Report {
             | Event::Snippets { .. }
             | Event::TurnReplyHeard { .. }
             | Event::Warning { .. }
+            | Event::RecordingStarted
+            | Event::RecordingReady { .. }
             | Event::ProviderUsage(_) => return,
             Event::Turn(times) => {
                 self.turns.push(times);
