@@ -12,6 +12,7 @@ use std::time::Duration;
 use self::video::{Video, VideoBlock};
 use self::writer::DeliveryWriter;
 use crate::capture::{CaptureReader, ReadError};
+pub use crate::mixer::Channels;
 use crate::mixer::Mixer;
 use crate::{Packet, SAMPLE_RATE, Track};
 
@@ -20,16 +21,6 @@ use crate::{Packet, SAMPLE_RATE, Track};
 const MAX_REORDERING: Duration = Duration::from_secs(60);
 /// The picture that is shown last lasts this long.
 const LAST_PICTURE: Duration = Duration::from_millis(40);
-
-/// The channels of the delivered sound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Channels {
-    /// Both voices in one channel.
-    #[default]
-    Mixed,
-    /// The user left, the agent right.
-    Split,
-}
 
 /// Why no file was written.
 #[derive(Debug, thiserror::Error)]

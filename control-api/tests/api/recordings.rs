@@ -75,7 +75,7 @@ pub(crate) async fn wait_until_ready(server: &TestServer, id: &str) -> Value {
 }
 
 /// Requests a link with these headers, without an API key.
-async fn follow(
+pub(crate) async fn follow(
     server: &TestServer,
     method: &str,
     link: &str,
@@ -94,7 +94,7 @@ async fn follow(
 }
 
 /// Files of a folder of the data folder, by name.
-fn files(folder: &TempFolder, name: &str) -> Vec<String> {
+pub(crate) fn files(folder: &TempFolder, name: &str) -> Vec<String> {
     let entries = fs::read_dir(folder.0.join("data").join(name)).into_iter().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -109,8 +109,8 @@ async fn metric(server: &TestServer, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
 }
 
-async fn wait_for_metric(server: &TestServer, name: &str, at_least: u64) {
-    wait_for(name, async || (metric(server, name).await >= at_least).then_some(())).await;
+pub(crate) async fn wait_for_metric(server: &TestServer, name: &str, minimum: u64) {
+    wait_for(name, async || (metric(server, name).await >= minimum).then_some(())).await;
 }
 
 #[tokio::test]
@@ -281,9 +281,9 @@ async fn an_erased_conversation_leaves_no_recording() {
     }
     assert_eq!(files(&folder, "storage/recordings").len(), 2);
     assert_eq!(server.delete(&format!("/v1/ext/conversation/{}", ids[0])).await.status, 204);
-    let kept = vec![format!("{}.webm", ids[1])];
+    let remaining = vec![format!("{}.webm", ids[1])];
     wait_for("the recording to be removed", async || {
-        (files(&folder, "storage/recordings") == kept).then_some(())
+        (files(&folder, "storage/recordings") == remaining).then_some(())
     })
     .await;
     // Of an erased conversation, the file of the call goes, too.
@@ -437,7 +437,7 @@ async fn mp4_is_written_where_ffmpeg_is_and_webm_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_kept_and_reported() {
+async fn a_damaged_file_stays_and_is_reported() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let id = server.create_running_call(json!({"record": true})).await;
