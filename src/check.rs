@@ -50,6 +50,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
     lines.push(check_media_ports(&config));
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
+    lines.push(check_storage(&config)?);
     lines.extend(failed_events_result(count_failed_events(&config)?));
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -93,6 +94,19 @@ fn count_failed_events(
         &config.server.data,
         config.server.database_url.as_deref(),
     )))
+}
+
+/// Whether recordings can be stored.
+fn check_storage(config: &crate::config::Config) -> Result<CheckResult, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let checked =
+        runtime.block_on(control_api::check_storage(&config.server.data, &config.storage.config()));
+    let (ready, detail) = match checked {
+        Ok(place) => (true, place),
+        Err(reason) => (false, format!("failed: {reason}")),
+    };
+    // Only the default folder can be unusable without the operator's knowledge.
+    Ok(check_result("storage", "files", ready, config.storage.url.is_some(), detail))
 }
 
 /// Whether the store rejected events; `None` if there is no store yet.

@@ -81,6 +81,29 @@ pub(crate) enum Command {
     /// server)
     #[command(hide = true)]
     Draw,
+    /// Write the file of a recording from what was recorded during a call, at the lowest priority
+    /// (child process of the server)
+    #[command(hide = true)]
+    DeliverRecording {
+        /// File of the call (ID.recorded in the recordings folder of the data folder)
+        capture: PathBuf,
+        /// WebM file to write
+        out: PathBuf,
+        /// Whether both voices share a channel
+        #[arg(long, value_enum, default_value_t)]
+        channels: crate::deliver::RecordingChannels,
+    },
+    /// Convert a recording to MP4 with ffmpeg, at the lowest priority (child process of the server)
+    #[command(hide = true)]
+    ConvertRecording {
+        /// WebM file
+        recording: PathBuf,
+        /// MP4 file to write
+        out: PathBuf,
+        /// Path of ffmpeg
+        #[arg(long)]
+        ffmpeg: PathBuf,
+    },
     /// Generate load: run many concurrent calls against a server or an in-process engine, and
     /// report latency and cost (runs visavis-load)
     #[command(disable_help_flag = true)]

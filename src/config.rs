@@ -6,6 +6,7 @@
 
 mod keys;
 mod providers;
+mod recording;
 mod source;
 
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,8 @@ pub(crate) struct Config {
     pub(crate) models: Models,
     pub(crate) avatars: Avatars,
     pub(crate) knowledge: Knowledge,
+    pub(crate) recording: recording::Recording,
+    pub(crate) storage: recording::Storage,
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
@@ -353,6 +356,8 @@ impl Config {
         if self.webhooks.schedule.is_empty() {
             return Err(("webhooks.schedule", "must contain at least one delay".into()));
         }
+        self.recording.validate()?;
+        self.storage.validate()?;
         self.media.ports().map_err(|reason| ("media.udp_ports", reason))?;
         if let Some(url) = &self.server.public_url {
             let fault = |reason: &str| Err(("server.public_url", format!("\"{url}\" {reason}")));

@@ -6,6 +6,7 @@ mod check;
 mod child_process;
 mod cli;
 mod config;
+mod deliver;
 mod draw;
 mod keys;
 mod load;
@@ -66,6 +67,12 @@ fn main() -> ExitCode {
             bake::run(person.as_deref(), &bake_options, background)
         }
         Command::Draw => draw::run(),
+        Command::DeliverRecording { capture, out, channels } => {
+            deliver::run(&capture, &out, channels)
+        }
+        Command::ConvertRecording { recording, out, ffmpeg } => {
+            deliver::convert(&recording, &out, &ffmpeg)
+        }
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use conversation::id::ConversationId;
+use engine::recorder::{self, RecorderConfig};
 use engine::show::Avatars;
 use engine::show::visemes::Viseme;
 use models::llm::local_servers::STANDARD_PORTS;
@@ -24,7 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::Config;
-use crate::{CommandError, load_config, local_models, log, otlp};
+use crate::{CommandError, deliver, load_config, local_models, log, otlp};
 
 pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
     let mut config = load_config(&options.paths)?;
@@ -101,7 +103,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     let models = local_models::create_models(&config, registry);
     let engine = engine::CallEngine::start(
-        engine_config(&config, listen.ip())?,
+        engine::Config {
+            recorder: prepare_recorder(&config, app.recorded_hook()),
+            ..engine_config(&config, listen.ip())?
+        },
         models,
         avatars,
         client,
@@ -258,6 +263,12 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
                 credential: s.credential.clone(),
             })
             .collect(),
+        storage: config.storage.config(),
+        recordings: control_api::Recordings {
+            link_validity: Duration::from_secs(config.recording.link_seconds),
+            ffmpeg: deliver::find_ffmpeg(),
+            ..control_api::Recordings::default()
+        },
         extract_command: None,
         bake_command: None,
         visemes: Viseme::ALL.map(named_viseme).to_vec(),
@@ -267,6 +278,23 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         local_llm_ports: STANDARD_PORTS.to_vec(),
         crash_hook: None,
     }
+}
+
+/// The recorder's configuration; `None` if the server cannot record. Completes the files of a
+/// process that was killed.
+fn prepare_recorder(
+    config: &Config,
+    on_complete: Arc<dyn Fn(ConversationId) + Send + Sync>,
+) -> Option<RecorderConfig> {
+    let folder = config.server.data.join(engine_api::RECORDINGS_FOLDER);
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
+    let prepared = builder.create(&folder).and_then(|()| recorder::complete_old_captures(&folder));
+    if let Err(error) = prepared {
+        tracing::error!(folder = %folder.display(), %error, "calls cannot be recorded");
+        return None;
+    }
+    Some(RecorderConfig { folder, min_free: config.recording.min_free << 20, on_complete })
 }
 
 fn named_viseme(viseme: Viseme) -> control_api::Viseme {

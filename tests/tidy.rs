@@ -19,6 +19,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("engine/api", &["conversation"]),
     ("knowledge", &[]),
     ("models/character", &[]),
+    ("recording", &[]),
     ("models", &["egress", "engine-api", "conversation", "knowledge", "character"]),
     ("engine", &["egress", "engine-api", "models", "conversation"]),
     ("control-api/documents", &[]),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use conversation::id::ConversationId;
 use engine_api::{Engine, EventSink};
 use futures_util::future::BoxFuture;
 use models::embeddings::EmbeddingClient;
@@ -22,9 +23,11 @@ use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
+use crate::state::media_link::MediaLinkSigner;
 use crate::state::rate_limit::RateLimit;
 use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
+use crate::storage::{self, Storage};
 use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
 
@@ -59,12 +62,21 @@ pub enum OpenError {
          of their data folders to {0}"
     )]
     KeyMismatch(PathBuf),
+    /// The storage of recordings cannot be used.
+    #[error("{0}")]
+    Storage(String),
     /// Another server runs on the data folder.
     #[error("{0} is used by another running server")]
     InUse(PathBuf),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::Error),
+}
+
+impl OpenError {
+    fn storage(error: storage::Error) -> Self {
+        Self::Storage(format!("the storage cannot be opened: {error}"))
+    }
 }
 
 /// The control plane of one data folder.
@@ -187,6 +199,8 @@ impl App {
             vault::load_or_create_key(&data.join("tokens.key")).map_err(fail)?,
         ];
         let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
+        let media_links = MediaLinkSigner::new(&keys[1]);
+        let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
         let mut store = open_store(&data, config.database_url.as_deref()).await?;
         store.crash_hook = config.crash_hook;
@@ -205,7 +219,8 @@ impl App {
             .extract_command
             .clone()
             .unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
-        let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.into()]);
+        let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.clone().into()]);
+        let deliverer = config.recordings.command.clone().unwrap_or_else(|| vec![this.into()]);
         let limits = RateLimits {
             keys: RateLimit::new(config.limits.per_key),
             offers: RateLimit::new(config.limits.offers),
@@ -239,6 +254,7 @@ impl App {
             store,
             vault: Arc::new(vault),
             token_signer: tokens,
+            media_links,
             rate_limits: limits,
             stock_avatars: avatars,
             default_workspace: workspace,
@@ -257,6 +273,8 @@ impl App {
             bake_queued: Arc::default(),
             live_pose_sets: Arc::default(),
             preview_renderer: Arc::default(),
+            storage,
+            recordings: Arc::default(),
             document_queued: Arc::default(),
             document_read: Arc::default(),
             query_embedder: meaning,
@@ -278,6 +296,7 @@ impl App {
             guardrail_callbacks: callback_queue,
             bake_command: baker,
             extract_command: extractor,
+            deliver_command: deliverer,
         };
         let background_inputs = Mutex::new(Some(inputs));
         Ok(Self { state: Arc::new(state), background_inputs, _lock: lock })
@@ -350,6 +369,12 @@ impl App {
     /// The sink for the engine's events. They are stored once [`App::run_background`] runs.
     pub fn event_sink(&self) -> Arc<dyn EventSink> {
         Arc::new(self.state.events.clone())
+    }
+
+    /// To be called when the file of a recorded call is complete.
+    pub fn recorded_hook(&self) -> Arc<dyn Fn(ConversationId) + Send + Sync> {
+        let recordings = Arc::clone(&self.state.recordings);
+        Arc::new(move |_| recordings.captured.notify_one())
     }
 
     /// Refuses new calls and reports it at `/readyz`. Running calls continue and may still move to

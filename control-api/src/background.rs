@@ -17,6 +17,9 @@ use crate::resources::custom_avatars::bake::BakeTask;
 use crate::resources::custom_avatars::photo_jobs::PhotoJobTask;
 use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
+use crate::resources::recordings::delivery::DeliveryTask;
+use crate::resources::recordings::files::RecordingFolder;
+use crate::resources::recordings::storing::StoringTask;
 use crate::state::AppState;
 use crate::state::event_queue::EventReceiver;
 use crate::state::guardrail_callback::GuardrailCallback;
@@ -33,6 +36,8 @@ pub(crate) struct BackgroundInputs {
     pub(crate) guardrail_callbacks: mpsc::UnboundedReceiver<GuardrailCallback>,
     /// Program and arguments that bake and draw avatars.
     pub(crate) bake_command: Vec<OsString>,
+    /// Program and arguments that write recordings.
+    pub(crate) deliver_command: Vec<OsString>,
     /// Program and arguments that extract a document's text.
     pub(crate) extract_command: Vec<OsString>,
 }
@@ -50,6 +55,7 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
     let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks, dropped };
     let previews = preview_task(state, inputs.bake_command.clone());
     let bakes = bake_task(state, inputs.bake_command);
+    let recordings = delivery_task(state, inputs.deliver_command);
     let ingestion = ingestion_task(state, inputs.extract_command);
     let others = [
         spawn_supervised(tasks, stopped, "webhooks", webhooks),
@@ -60,6 +66,8 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
         spawn_supervised(tasks, stopped, "drawings", bakes),
         spawn_supervised(tasks, stopped, "previews", previews),
         spawn_supervised(tasks, stopped, "documents", ingestion),
+        spawn_supervised(tasks, stopped, "recordings", recordings),
+        spawn_supervised(tasks, stopped, "recording_storage", storing_task(state)),
         spawn_supervised(tasks, stopped, "key_uses", key_usage_task(state)),
         spawn_supervised(tasks, stopped, "meaning", embedding_task(state)),
     ];
@@ -162,6 +170,29 @@ fn ingestion_task(state: &AppState, command: Vec<OsString>) -> IngestionTask {
         command,
         queued: Arc::clone(&state.document_queued),
         document_read: Arc::clone(&state.document_read),
+    }
+}
+
+fn delivery_task(state: &AppState, command: Vec<OsString>) -> DeliveryTask {
+    DeliveryTask {
+        event_storage: state.event_storage.clone(),
+        events: state.events.clone(),
+        folder: RecordingFolder::of(&state.config.data),
+        command,
+        ffmpeg: state.config.recordings.ffmpeg.clone(),
+        retry_delay: state.config.recordings.retry_delay,
+        queue: Arc::clone(&state.recordings),
+    }
+}
+
+fn storing_task(state: &AppState) -> StoringTask {
+    StoringTask {
+        event_storage: state.event_storage.clone(),
+        events: state.events.clone(),
+        folder: RecordingFolder::of(&state.config.data),
+        storage: Arc::clone(&state.storage),
+        retry_delay: state.config.recordings.retry_delay,
+        queue: Arc::clone(&state.recordings),
     }
 }
 

@@ -54,6 +54,10 @@ pub struct Config {
     pub limits: Limits,
     /// `media.ice_servers`, sent to pages and clients.
     pub ice_servers: Vec<IceServer>,
+    /// `[storage]`
+    pub storage: StorageConfig,
+    /// How recordings are delivered.
+    pub recordings: Recordings,
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
@@ -93,6 +97,8 @@ impl Default for Config {
             webhooks: Webhooks::default(),
             limits: Limits::default(),
             ice_servers: Vec::new(),
+            storage: StorageConfig::default(),
+            recordings: Recordings::default(),
             extract_command: None,
             bake_command: None,
             visemes: Vec::new(),
@@ -210,6 +216,68 @@ impl Default for Limits {
             workspace_conversations: 0,
             workspace_agents: 0,
             workspace_bytes: 0,
+        }
+    }
+}
+
+/// `[storage]`: where recordings are stored.
+#[derive(Clone, Default)]
+pub struct StorageConfig {
+    /// `storage.url`; `None` = a folder in the data folder.
+    pub url: Option<String>,
+    /// Names and values of the vendors' standard variables: `AWS_…`, `AZURE_…`, `GOOGLE_…`. They
+    /// contain credentials.
+    pub options: Vec<(String, String)>,
+}
+
+impl fmt::Debug for StorageConfig {
+    /// Without the credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StorageConfig").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl StorageConfig {
+    /// Checks the form of a URL.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    pub fn check_url(url: &str) -> Result<(), String> {
+        let url = url::Url::parse(url).map_err(|error| format!("is not a valid URL: {error}"))?;
+        if url.password().is_some() || url.query().is_some() {
+            return Err("must contain neither a password nor a query".into());
+        }
+        match (url.scheme(), url.host_str()) {
+            ("file", None) => Ok(()),
+            ("file", Some(_)) => Err("must have three slashes before the path".into()),
+            ("s3" | "gs" | "az", Some(bucket)) if !bucket.is_empty() => Ok(()),
+            ("s3" | "gs" | "az", _) => Err("names no bucket".into()),
+            _ => Err("must start with file://, s3://, gs:// or az://".into()),
+        }
+    }
+}
+
+/// How recordings are delivered.
+#[derive(Clone, Debug)]
+pub struct Recordings {
+    /// `recording.link_seconds`: how long a link to a recording is valid.
+    pub link_validity: Duration,
+    /// Delay before the first repetition of a step that failed; it doubles up to ten minutes.
+    pub retry_delay: Duration,
+    /// Program and arguments that write the delivered files like `visavis`.
+    /// `deliver-recording …` or `convert-recording …` is appended. `None` = this program.
+    pub command: Option<Vec<OsString>>,
+    /// Path of ffmpeg, which MP4 needs.
+    pub ffmpeg: Option<PathBuf>,
+}
+
+impl Default for Recordings {
+    fn default() -> Self {
+        Self {
+            link_validity: Duration::from_secs(3600),
+            retry_delay: Duration::from_secs(10),
+            command: None,
+            ffmpeg: None,
         }
     }
 }

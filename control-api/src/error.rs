@@ -67,6 +67,7 @@ pub(crate) enum Resource {
     Credential,
     Provider,
     DeadLetter,
+    Recording,
     Route,
 }
 
@@ -217,6 +218,7 @@ impl Resource {
             Self::Credential => json!({"message": "Credential not found"}),
             Self::Provider => json!({"message": "Provider not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
+            Self::Recording => json!(ErrorBody { error: "Recording not found" }),
             Self::Route => json!(ErrorBody { error: "Not found" }),
         }
     }

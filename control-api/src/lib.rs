@@ -17,6 +17,7 @@
 //! | `clock`, `scope` | time; scopes of API keys |
 //! | `store/` | the database, one file per table; encryption of secrets |
 //! | `config`, `error` | configuration; every error response, with its exact bytes |
+//! | `storage` | the storage of recordings: a folder, or object storage |
 //! | `state/` | what handlers share, and the handles through which they reach background tasks |
 //! | `web/`, `operations/` | the pages; the table of operations |
 //! | `http/` | connections, authentication, extraction and validation of requests |
@@ -50,15 +51,20 @@ mod resources;
 mod router;
 mod scope;
 mod state;
+mod storage;
 mod store;
 pub mod web;
 mod webhooks;
 
 pub use app::{App, OpenError};
-pub use config::{Config, IceServer, Limits, Network, StockAvatar, Timeouts, Viseme, Webhooks};
+pub use config::{
+    Config, IceServer, Limits, Network, Recordings, StockAvatar, StorageConfig, Timeouts, Viseme,
+    Webhooks,
+};
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]
 pub use join::signaling::validate_trickle;
 pub use scope::{ParseScopeError, Scope};
+pub use storage::check as check_storage;
 pub use store::Error as StoreError;
 pub use store::crash_points::{CrashHook, CrashPoint};

@@ -11,7 +11,7 @@ use crate::http::{console_session, cors, security_headers};
 use crate::join::{about, embed, signaling};
 use crate::openapi;
 use crate::ops::{health, metrics};
-use crate::resources;
+use crate::resources::{self, recordings};
 use crate::state::AppState;
 use crate::web::Pages;
 
@@ -29,6 +29,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(api_routes)
         .merge(console_session::routes())
         .merge(health::routes())
+        .merge(recordings::media::routes())
         .merge(metrics::routes())
         .merge(embed::routes(&pages))
         .merge(embed::landing_routes(&pages))

@@ -178,7 +178,7 @@ pub const FRAMING_HEADERS: [&str; 8] = [
 pub struct Client {
     guarded: reqwest::Client,
     trusted: reqwest::Client,
-    /// Speaks HTTP/1.1 only, because a WebSocket needs its upgrade.
+    /// Its connections become WebSockets.
     upgradable: reqwest::Client,
     upgradable_trusted: reqwest::Client,
     allow_private: bool,
@@ -200,15 +200,14 @@ impl Client {
     /// # Errors
     /// As [`Client::new`].
     pub fn with_lookup(policy: Policy, lookup: Lookup) -> Result<Self, Error> {
-        let build = |allow_private, protocols| {
-            let resolver = CheckedResolver { lookup: Arc::clone(&lookup), allow_private };
-            build_client(resolver, protocols)
+        let build = |allow_private| {
+            build_client(CheckedResolver { lookup: Arc::clone(&lookup), allow_private })
         };
         Ok(Self {
-            guarded: build(policy.allow_private, Protocols::All)?,
-            trusted: build(true, Protocols::All)?,
-            upgradable: build(policy.allow_private, Protocols::Http1)?,
-            upgradable_trusted: build(true, Protocols::Http1)?,
+            guarded: build(policy.allow_private)?,
+            trusted: build(true)?,
+            upgradable: build(policy.allow_private)?,
+            upgradable_trusted: build(true)?,
             allow_private: policy.allow_private,
             lookup,
         })
@@ -223,7 +222,7 @@ impl Client {
     pub fn with_own_connections(&self) -> Result<Self, Error> {
         let resolver =
             CheckedResolver { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private };
-        let own = build_client(resolver, Protocols::All)?;
+        let own = build_client(resolver)?;
         Ok(Self { guarded: own, ..self.clone() })
     }
 
@@ -412,19 +411,13 @@ impl Resolve for CheckedResolver {
     }
 }
 
-/// HTTP versions of a client.
-#[derive(Clone, Copy, PartialEq)]
-enum Protocols {
-    All,
-    Http1,
-}
-
-fn build_client(resolver: CheckedResolver, protocols: Protocols) -> Result<reqwest::Client, Error> {
+fn build_client(resolver: CheckedResolver) -> Result<reqwest::Client, Error> {
     let resolver: Arc<dyn Resolve> = Arc::new(resolver);
     let builder = || {
-        let builder = reqwest::Client::builder();
-        let builder = if protocols == Protocols::Http1 { builder.http1_only() } else { builder };
-        builder
+        reqwest::Client::builder()
+            // The client of the object storage brings HTTP/2. Here, one lost packet would delay all
+            // streams of a vendor, and a connection of HTTP/2 cannot become a WebSocket.
+            .http1_only()
             .dns_resolver(Arc::clone(&resolver))
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())

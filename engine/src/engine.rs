@@ -420,6 +420,10 @@ impl Engine for CallEngine {
         }
     }
 
+    fn recording_error(&self) -> Option<String> {
+        recorder::unavailable_reason(self.recorder.as_ref())
+    }
+
     fn metrics(&self) -> Vec<MetricFamily> {
         self.metric_families()
     }

@@ -30,9 +30,8 @@ use crate::thread;
 
 /// Interval between two writes of each file.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
-/// Extension of the file of a call that runs, and of one that has ended.
-const CAPTURE: &str = "capture";
-const RECORDED: &str = "recorded";
+/// The reason of a server without a recorder.
+pub const NO_RECORDER: &str = "This server does not record calls.";
 
 /// How the recorder works.
 #[derive(Clone)]
@@ -58,11 +57,11 @@ impl std::fmt::Debug for RecorderConfig {
 /// Path of the recording of a call that has ended.
 #[must_use]
 pub fn recorded_path(folder: &Path, id: ConversationId) -> PathBuf {
-    path(folder, id, RECORDED)
+    folder.join(engine_api::recorded_name(id))
 }
 
-fn path(folder: &Path, id: ConversationId, extension: &str) -> PathBuf {
-    folder.join(format!("{id}.{extension}"))
+fn capture_path(folder: &Path, id: ConversationId) -> PathBuf {
+    folder.join(engine_api::capture_name(id))
 }
 
 /// Completes the files of a process that was killed. Returns all recordings that are complete. Call
@@ -81,10 +80,11 @@ pub fn complete_old_captures(folder: &Path) -> io::Result<Vec<ConversationId>> {
         let file = entry?.path();
         let id = file.file_stem().and_then(|name| name.to_str()).and_then(|id| id.parse().ok());
         let Some(id) = id else { continue };
-        match file.extension().and_then(|extension| extension.to_str()) {
-            Some(CAPTURE) => fs::rename(&file, recorded_path(folder, id))?,
-            Some(RECORDED) => {}
-            _ => continue,
+        let recorded = recorded_path(folder, id);
+        if file == capture_path(folder, id) {
+            fs::rename(&file, recorded)?;
+        } else if file != recorded {
+            continue;
         }
         if !found.contains(&id) {
             found.push(id);
@@ -154,6 +154,36 @@ pub struct Recorder {
     pub sender: Sender<RecorderMessage>,
     /// Its counters.
     pub stats: Arc<RecorderStats>,
+    config: Arc<RecorderConfig>,
+}
+
+impl Recorder {
+    /// A recorder whose messages another thread takes, for tests.
+    #[must_use]
+    pub fn with_sender(sender: Sender<RecorderMessage>) -> Self {
+        let config =
+            RecorderConfig { folder: PathBuf::new(), min_free: 0, on_complete: Arc::new(|_| {}) };
+        Self { sender, stats: Arc::default(), config: Arc::new(config) }
+    }
+}
+
+/// Why this server cannot record calls now, in one sentence.
+#[must_use]
+pub fn unavailable_reason(recorder: Option<&Recorder>) -> Option<String> {
+    let Some(Recorder { config, .. }) = recorder else { return Some(NO_RECORDER.into()) };
+    let error = has_space(config).err()?;
+    Some(format!("This server cannot record calls now: {error}."))
+}
+
+fn has_space(config: &RecorderConfig) -> io::Result<()> {
+    if config.min_free == 0 {
+        return Ok(());
+    }
+    let status = rustix::fs::statvfs(&config.folder)?;
+    if status.f_bavail.saturating_mul(status.f_frsize) >= config.min_free {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is almost full"))
 }
 
 /// Starts the recorder's thread. It ends when the last sender is dropped.
@@ -168,11 +198,12 @@ fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
     let (sender, messages) = channel::open(&channel::RECORDER, None);
     let stats = Arc::<RecorderStats>::default();
-    let shared = Arc::clone(&stats);
+    let config = Arc::new(config);
+    let (shared, folder) = (Arc::clone(&stats), Arc::clone(&config));
     thread::spawn("recorder", move || {
-        restart_forever(|| record(&config, &messages, &shared, interval));
+        restart_forever(|| record(&folder, &messages, &shared, interval));
     })?;
-    Ok(Recorder { sender, stats })
+    Ok(Recorder { sender, stats, config })
 }
 
 fn record(
@@ -225,7 +256,7 @@ impl Files<'_> {
     fn handle(&mut self, message: RecorderMessage) {
         match message {
             RecorderMessage::Start { id, video, state } => {
-                match self.has_space().and_then(|()| self.create(id, video)) {
+                match has_space(self.config).and_then(|()| self.create(id, video)) {
                     Ok(writer) => {
                         self.open.insert(id, OpenFile { writer: Some(writer), state });
                     }
@@ -262,7 +293,7 @@ impl Files<'_> {
     }
 
     fn delete(&self, id: ConversationId) {
-        match fs::remove_file(path(&self.config.folder, id, CAPTURE)) {
+        match fs::remove_file(capture_path(&self.config.folder, id)) {
             // It was never created.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -273,22 +304,11 @@ impl Files<'_> {
     }
 
     fn create(&self, id: ConversationId, video: Option<Size>) -> io::Result<CaptureWriter<File>> {
-        let path = path(&self.config.folder, id, CAPTURE);
+        let path = capture_path(&self.config.folder, id);
         // Only the owner may hear what was said.
         let file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         CaptureWriter::new(file, video)
-    }
-
-    fn has_space(&self) -> io::Result<()> {
-        if self.config.min_free == 0 {
-            return Ok(());
-        }
-        let status = rustix::fs::statvfs(&self.config.folder)?;
-        if status.f_bavail.saturating_mul(status.f_frsize) >= self.config.min_free {
-            return Ok(());
-        }
-        Err(io::Error::new(io::ErrorKind::StorageFull, "the disk is almost full"))
     }
 
     /// Recordings of calls that have ended.
@@ -299,7 +319,7 @@ impl Files<'_> {
 
     /// Writes what is not written yet.
     fn write(&mut self) {
-        let space = self.has_space();
+        let space = has_space(self.config);
         let ids: Vec<_> = self.open.keys().copied().collect();
         for id in ids {
             let written = self.with_writer(id, CaptureWriter::flush);
@@ -318,7 +338,7 @@ impl Files<'_> {
         let flushed = file.writer.map_or(Ok(()), |mut writer| writer.flush());
         let ended = flushed.and_then(|()| {
             fs::rename(
-                path(&self.config.folder, id, CAPTURE),
+                capture_path(&self.config.folder, id),
                 recorded_path(&self.config.folder, id),
             )
         });

@@ -34,7 +34,7 @@ fn recorded(is_optional: bool) -> Option<RecordingChoice> {
 /// A recorder whose thread is the test.
 fn test_recorder() -> (Recorder, Receiver<RecorderMessage>) {
     let (sender, messages) = channel::open(&channel::RECORDER, None);
-    (Recorder { sender, stats: Arc::default() }, messages)
+    (Recorder::with_sender(sender), messages)
 }
 
 /// A call in virtual time whose recorder is the test.

@@ -56,6 +56,8 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("embeddings_token", ValueKind::Text),
         ],
     ),
+    ("recording", &[("min_free", ValueKind::Number), ("link_seconds", ValueKind::Number)]),
+    ("storage", &[("url", ValueKind::Text)]),
     (
         "providers",
         &[

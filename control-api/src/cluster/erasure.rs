@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 
 use ::conversation::trace;
+use engine_api::{RECORDINGS_FOLDER, recorded_name};
 
 use crate::store::{self, Store, conversation, erased};
 
@@ -53,6 +54,18 @@ pub(crate) async fn remove_erased_files(
                     conversation = %id,
                     %error,
                     "cannot remove the trace of an erased conversation"
+                );
+                continue;
+            }
+            // The table of recordings has the copy in the storage.
+            let recording = data.join(RECORDINGS_FOLDER).join(recorded_name(named));
+            if let Err(error) = tokio::fs::remove_file(&recording).await
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::error!(
+                    conversation = %id,
+                    %error,
+                    "cannot remove the recording of an erased conversation"
                 );
                 continue;
             }

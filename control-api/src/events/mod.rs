@@ -11,5 +11,5 @@ mod projection;
 pub(crate) mod record;
 mod writer;
 
-pub(crate) use self::projection::append;
+pub(crate) use self::projection::{Appended, append, append_in};
 pub(crate) use self::writer::Writer;

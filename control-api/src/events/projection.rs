@@ -350,15 +350,45 @@ pub(crate) async fn append(
     expected: &str,
     events: Vec<(Micros, Event)>,
 ) -> store::Result<bool> {
-    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(false) };
     let mut tx = storage.store.begin_write().await?;
-    let current = store::conversation::find_in_any_workspace(&mut tx, id).await?;
-    if current.is_none_or(|row| row.status != expected) {
+    let Some(appended) = append_in(storage, &mut tx, id, expected, events).await? else {
         return Ok(false);
+    };
+    tx.commit().await?;
+    appended.publish(storage);
+    Ok(true)
+}
+
+/// Events that a transaction appends.
+#[must_use = "they are announced after the commit"]
+pub(crate) struct Appended {
+    prepared: Vec<PreparedEvent>,
+    written: WriteResult,
+}
+
+impl Appended {
+    /// Announces them. To be called after the commit.
+    pub(crate) fn publish(self, storage: &EventStorage) {
+        publish(storage, self.prepared, &self.written);
+    }
+}
+
+/// The same within a transaction. `None` in any other status.
+pub(crate) async fn append_in(
+    storage: &EventStorage,
+    tx: &mut Transaction,
+    id: &str,
+    expected: &str,
+    events: Vec<(Micros, Event)>,
+) -> store::Result<Option<Appended>> {
+    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(None) };
+    let current = store::conversation::find_in_any_workspace(tx, id).await?;
+    if current.is_none_or(|row| row.status != expected) {
+        return Ok(None);
     }
     let first =
-        store::event::events_in(&mut tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
-    let prepared_events: Vec<PreparedEvent> = (first..)
+        store::event::events_in(tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
+    let prepared: Vec<PreparedEvent> = (first..)
         .zip(events)
         .map(|(seq, (at, event))| {
             let at = Time::from_micros(u64::try_from(at - projection.started_at).unwrap_or(0));
@@ -367,10 +397,8 @@ pub(crate) async fn append(
             projection.prepare_write(envelope, effects)
         })
         .collect();
-    let written = write_events(&mut tx, &storage.server_id, &prepared_events).await?;
-    tx.commit().await?;
-    publish(storage, prepared_events, &written);
-    Ok(true)
+    let written = write_events(tx, &storage.server_id, &prepared).await?;
+    Ok(Some(Appended { prepared, written }))
 }
 
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.

@@ -40,6 +40,7 @@ pub(crate) struct StoredRecord {
     snippets: Value,
     usage_json: String,
     warnings: Vec<String>,
+    pub(crate) is_recorded: bool,
     pub(crate) turns: Value,
 }
 
@@ -77,6 +78,7 @@ impl StoredRecord {
             // no event records.
             usage_json: view.usage_json(view.duration()).to_string(),
             warnings: view.warnings.clone(),
+            is_recorded: view.is_recorded,
             turns: json!(view.turns),
         }
     }
@@ -256,6 +258,7 @@ pub(crate) struct Conversation<'a> {
     #[serde(flatten)]
     fields: ConversationFields<'a>,
     is_recorded: bool,
+    /// A link to the recording, new in each response; empty until it is stored.
     recording_url: String,
     transcript: Vec<TranscriptEntry>,
     #[schemars(with = "ChatHistory")]
@@ -290,12 +293,17 @@ pub(crate) fn list_item<'a>(
     }
 }
 
-/// The single-record form.
-pub(crate) fn detail(row: &Row, projection: StoredRecord) -> Conversation<'_> {
+/// The single-record form. `recording_url`: a link, or empty.
+pub(crate) fn detail(
+    row: &Row,
+    projection: StoredRecord,
+    is_recorded: bool,
+    recording_url: String,
+) -> Conversation<'_> {
     Conversation {
         fields: ConversationFields::new(row),
-        is_recorded: false,
-        recording_url: String::new(),
+        is_recorded,
+        recording_url,
         transcript: projection.transcript,
         chat_history: projection.chat_history,
         snippets: projection.snippets,

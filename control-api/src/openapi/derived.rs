@@ -36,6 +36,7 @@ use crate::resources::mcp::McpCreated;
 use crate::resources::meetings::MeetingRequest;
 use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestRequest};
 use crate::resources::providers::{LocalServerItem, VoiceItem};
+use crate::resources::recordings::Capabilities;
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -84,7 +85,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
         );
     } else {
         add!(generator:
-            About, Added, Answer, Conversation<'_>, Created, CreatedConversation<'_>,
+            About, Added, Answer, Capabilities, Conversation<'_>, Created, CreatedConversation<'_>,
             CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,

@@ -207,6 +207,11 @@ fn responses(operation: &Operation) -> Value {
                 "audio/wav",
                 &json!({"type": "string", "format": "binary"}),
             ),
+            "webm" => response_object(
+                description,
+                "video/webm",
+                &json!({"type": "string", "format": "binary"}),
+            ),
             "webp" => response_object(
                 description,
                 "image/webp",

@@ -71,6 +71,29 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .operate_scope(),
     op(
         CONVERSATIONS,
+        "delete",
+        "/v1/ext/conversation/{id}/recording",
+        "Delete every copy of a recording",
+        &[(204, "", "Deleted"), (409, "Error", "The conversation has not ended")],
+    )
+    .not_found_error()
+    .operate_scope(),
+    op(
+        CONVERSATIONS,
+        "get",
+        "/media/{folder}/{file}",
+        "Read a recording by a link of recording_url; with ranges",
+        &[
+            (200, "webm", "The file"),
+            (206, "webm", "A part of the file"),
+            (403, "Error", "The link is not valid, or has expired"),
+            (416, "", "The file has no such part"),
+        ],
+    )
+    .not_found_error()
+    .auth(Auth::Public),
+    op(
+        CONVERSATIONS,
         "get",
         "/v1/ext/conversation/{id}/turns",
         "Read the latencies of each turn",
@@ -313,6 +336,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         ],
     )
     .auth(Auth::Public),
+    op(
+        SERVER,
+        "get",
+        "/v1/ext/capabilities",
+        "Read what this server can do",
+        &[(200, "Capabilities", "What depends on the server's machine")],
+    ),
     op(SERVER, "get", "/metrics", "Metrics for Prometheus", &[(200, "metrics", "Metrics")])
         .auth(Auth::LocalOrMetricsToken),
 ];

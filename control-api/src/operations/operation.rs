@@ -40,8 +40,8 @@ pub(crate) struct Operation {
     /// Whether it creates something that counts toward a limit of the workspace.
     pub(crate) workspace_limited: bool,
     pub(crate) body: Body,
-    /// Status, schema (`""` = no body; `text`, `html`, `sdp`, `wav` and `webp` = this
-    /// format), meaning.
+    /// Status, schema (`""` = no body; `text`, `html`, `sdp`, `wav`, `webm` and `webp`
+    /// = this format), meaning.
     /// Errors common to all operations are added.
     pub(crate) responses: &'static [(u16, &'static str, &'static str)],
     /// Schema of its 404.

@@ -19,6 +19,8 @@ pub(crate) mod meetings;
 pub(crate) mod model_choices;
 pub(crate) mod provider_trials;
 pub(crate) mod providers;
+pub(crate) mod recording_link;
+pub(crate) mod recordings;
 pub(crate) mod secret_headers;
 pub(crate) mod templates;
 pub(crate) mod tools;
@@ -46,6 +48,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(meetings::routes())
         .merge(provider_trials::routes())
         .merge(providers::routes())
+        .merge(recordings::routes())
         .merge(templates::routes())
         .merge(tools::routes())
 }

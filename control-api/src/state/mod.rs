@@ -11,8 +11,10 @@ pub(crate) mod key_usage;
 pub(crate) mod knowledge_search;
 pub(crate) mod live_calls;
 pub(crate) mod live_pose_sets;
+pub(crate) mod media_link;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
+pub(crate) mod recording_queue;
 pub(crate) mod supervise;
 pub(crate) mod voice_cache;
 pub(crate) mod webhook_queue;
@@ -33,12 +35,15 @@ use self::key_usage::KeyUsage;
 use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::live_pose_sets::LivePoseSets;
+use self::media_link::MediaLinkSigner;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::RateLimit;
+use self::recording_queue::RecordingQueue;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
 use self::voice_cache::VoiceCache;
 use self::webhook_queue::OutboxMessage;
 use crate::config::{Config, StockAvatar};
+use crate::storage::Storage;
 use crate::store::Store;
 use crate::store::vault::Vault;
 
@@ -60,6 +65,7 @@ pub(crate) struct AppState {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     pub(crate) token_signer: TokenSigner,
+    pub(crate) media_links: MediaLinkSigner,
     pub(crate) environment_key: EnvironmentKey,
     /// Uses of API keys that are not written yet.
     pub(crate) key_usage: Arc<KeyUsage>,
@@ -97,6 +103,10 @@ pub(crate) struct AppState {
     pub(crate) live_pose_sets: Arc<LivePoseSets>,
     /// Renders previews.
     pub(crate) preview_renderer: Arc<PreviewRenderer>,
+    /// Where recordings are stored.
+    pub(crate) storage: Arc<Storage>,
+    /// Wakes the tasks of recordings.
+    pub(crate) recordings: Arc<RecordingQueue>,
     /// Notified when a document is queued for extraction.
     pub(crate) document_queued: Arc<Notify>,
     /// Notified when a document was extracted.

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use conversation::event::WEBHOOK_EVENTS;
+use conversation::event::{ADDITIONAL_WEBHOOK_EVENTS, WEBHOOK_EVENTS};
 use conversation::settings::{DEFAULT_ERROR_MESSAGE, MAX_SECONDS, Settings, TURN_SETTING_KEYS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -394,7 +394,11 @@ impl JsonSchema for CallbackEvent {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = WEBHOOK_EVENTS.into_iter().chain([ACTION_FOUND]).collect();
+        let names: Vec<&str> = WEBHOOK_EVENTS
+            .into_iter()
+            .chain(ADDITIONAL_WEBHOOK_EVENTS)
+            .chain([ACTION_FOUND])
+            .collect();
         json_schema!({"type": "string", "enum": names})
     }
 }

@@ -11,7 +11,7 @@
 
 use super::page::search_text;
 use super::server::live_servers;
-use super::{Page, Result, SqlBuilder, Store, Transaction, quota};
+use super::{Page, Result, SqlBuilder, Store, Transaction, quota, recording};
 use crate::clock::Micros;
 
 /// Status as stored and as returned by the API.
@@ -252,6 +252,7 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     .bind(id)
     .execute(&mut **tx)
     .await?;
+    recording::erase(tx, id).await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM failed_event WHERE conversation = $1")
         .bind(id)

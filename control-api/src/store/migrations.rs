@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (13, "fairness", include_str!("../../migrations/0013_fairness.sql")),
     (14, "document_server", include_str!("../../migrations/0014_document_server.sql")),
     (15, "credential", include_str!("../../migrations/0015_credential.sql")),
+    (16, "recording", include_str!("../../migrations/0016_recording.sql")),
 ];
 
 /// All migrations.

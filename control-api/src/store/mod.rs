@@ -30,6 +30,7 @@ mod migrations;
 mod page;
 pub(crate) mod providers;
 pub(crate) mod quota;
+pub(crate) mod recording;
 pub(crate) mod secrets;
 pub(crate) mod server;
 pub(crate) mod session;

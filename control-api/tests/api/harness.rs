@@ -165,6 +165,8 @@ pub(crate) struct FakeEngine {
     pub(crate) models_unavailable: AtomicBool,
     /// What has failed while calls are still accepted.
     pub(crate) degraded_reason: Mutex<Option<String>>,
+    /// Why no call can be recorded.
+    pub(crate) recording_error: Mutex<Option<String>>,
     /// Whether `End` ends the call as in the engine: its events are recorded before the response,
     /// and a second `End` finds no running call.
     pub(crate) ends_calls: AtomicBool,
@@ -267,6 +269,10 @@ impl Engine for FakeEngine {
         self.degraded_reason.lock().unwrap().clone()
     }
 
+    fn recording_error(&self) -> Option<String> {
+        self.recording_error.lock().unwrap().clone()
+    }
+
     fn metrics(&self) -> Vec<MetricFamily> {
         let took = Measured::Histogram { buckets: vec![(0.01, 4), (f64::INFINITY, 1)], sum: 0.5 };
         vec![
@@ -360,6 +366,9 @@ impl TestServer {
         config.extract_command =
             Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
         config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-renderer-under-test").into()]);
+        config.recordings.command =
+            Some(vec![env!("CARGO_BIN_EXE_visavis-deliver-under-test").into()]);
+        config.recordings.retry_delay = Duration::from_millis(10);
         config.database_url = database_url(folder).await;
         change(&mut config);
         let net =

@@ -9,10 +9,11 @@ use crate::harness::{TEST_API_KEY, TempFolder, TestServer, agent_body, wait_for}
 use crate::interface_rows::UNKNOWN_ID;
 
 /// The operations that a key of scope `operate` may use in addition to reads.
-const OPERATE_OPERATIONS: [(&str, &str); 12] = [
+const OPERATE_OPERATIONS: [(&str, &str); 13] = [
     ("POST", "/v1/auth/conversation"),
     ("POST", "/v1/ext/conversation"),
     ("DELETE", "/v1/ext/conversation/{id}"),
+    ("DELETE", "/v1/ext/conversation/{id}/recording"),
     ("POST", "/v1/ext/conversation/{id}/feedback"),
     ("POST", "/v1/ext/externalmeeting"),
     ("DELETE", "/v1/conversation/{id}"),

@@ -63,6 +63,12 @@ pub trait Engine: Send + Sync + 'static {
     /// What has failed while calls are still accepted, in one sentence; `None` without a failure.
     fn degraded_reason(&self) -> Option<String>;
 
+    /// Why no call can be recorded now, in one sentence; `None` if calls can be recorded. May ask
+    /// the file system.
+    fn recording_error(&self) -> Option<String> {
+        None
+    }
+
     /// The engine's own metrics. Never waits for a media thread.
     fn metrics(&self) -> Vec<MetricFamily>;
 }

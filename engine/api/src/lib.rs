@@ -11,6 +11,7 @@ mod engine;
 mod event_sink;
 mod knowledge;
 pub mod metrics;
+mod recordings;
 mod tools;
 
 use core::future::Future;
@@ -23,6 +24,7 @@ pub use call_config::{
 pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
 pub use event_sink::EventSink;
 pub use knowledge::Knowledge;
+pub use recordings::{RECORDINGS_FOLDER, capture_name, recorded_name};
 pub use tools::{RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
 
 /// A boxed future.

@@ -12,7 +12,7 @@ use recording::{Frame, Packet, Size, Track};
 
 use super::Call;
 use crate::hear;
-use crate::recorder::{Recorder, RecorderMessage, RecordingState};
+use crate::recorder::{NO_RECORDER, Recorder, RecorderMessage, RecordingState};
 
 /// Packets of this time are sent to the recorder together.
 const BATCH: Duration = Duration::from_millis(200);
@@ -34,7 +34,7 @@ impl Call {
                 let recording = CallRecording::new(recorder.clone(), self.config.id, video);
                 self.recording = Some(recording);
             }
-            None => self.warnings.push("This server does not record calls.".into()),
+            None => self.warnings.push(NO_RECORDER.into()),
         }
     }
 
@@ -42,15 +42,20 @@ impl Call {
     pub(super) fn poll_recording(&mut self, now: Instant) {
         let since_start = Duration::from_micros(self.conversation_time(now).as_micros());
         let Some(recording) = &mut self.recording else { return };
-        if let Err(reason) = recording.poll(since_start) {
-            // What was recorded remains, unless the user discards it before the end of the call.
-            if let Some(recording) = self.recording.take() {
-                self.ended_recording = EndedRecording::Failed(recording);
+        match recording.poll(since_start) {
+            Ok(false) => {}
+            Ok(true) => self.handle_input(now, Input::ExternalEvent(Event::RecordingStarted)),
+            Err(reason) => {
+                // What was recorded remains, unless the user discards it before the end of the
+                // call.
+                if let Some(recording) = self.recording.take() {
+                    self.ended_recording = EndedRecording::Failed(recording);
+                }
+                let text = format!("The recording ends here: {reason}.");
+                self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
+                let ended = Event::RecordingEnded { is_discarded: false };
+                self.handle_input(now, Input::ExternalEvent(ended));
             }
-            let text = format!("The recording ends here: {reason}.");
-            self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
-            let ended = Event::RecordingEnded { is_discarded: false };
-            self.handle_input(now, Input::ExternalEvent(ended));
         }
     }
 
@@ -129,6 +134,8 @@ pub(super) struct CallRecording {
     batch: Vec<Packet>,
     /// When the batch is sent.
     send_at: Duration,
+    /// Whether the recorder has packets.
+    has_sent: bool,
     is_discarded: bool,
 }
 
@@ -145,6 +152,7 @@ impl CallRecording {
             pending_start,
             batch: Vec::with_capacity(BATCH_PACKETS),
             send_at: BATCH,
+            has_sent: false,
             is_discarded: false,
         }
     }
@@ -172,19 +180,24 @@ impl CallRecording {
         self.batch.push(Packet { at, track: Track::Video(frame), data });
     }
 
-    /// Sends the batch if it is due. `now`: since the start of the call.
+    /// Sends the batch if it is due. `now`: since the start of the call. Returns whether these are
+    /// the first packets.
     ///
     /// # Errors
     /// Why the recording has ended.
-    pub(super) fn poll(&mut self, now: Duration) -> Result<(), String> {
+    pub(super) fn poll(&mut self, now: Duration) -> Result<bool, String> {
         if now < self.send_at {
-            return Ok(());
+            return Ok(false);
         }
         self.send_at = now + BATCH;
         if let Some(reason) = self.state.failure() {
             return Err(reason.to_owned());
         }
-        if self.send() { Ok(()) } else { Err(TOO_SLOW.into()) }
+        let has_packets = !self.batch.is_empty();
+        if !self.send() {
+            return Err(TOO_SLOW.into());
+        }
+        Ok(has_packets && !std::mem::replace(&mut self.has_sent, true))
     }
 
     /// Deletes the recording.

@@ -7,7 +7,7 @@ use engine_api::metrics::MetricFamily;
 use super::CallEngine;
 use crate::channel;
 use crate::media_thread::Inbox;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, RecorderStats};
 use crate::stats::ThreadStats;
 
 /// Totals of all senders of one channel.
@@ -208,6 +208,22 @@ impl CallEngine {
             )
             .with_each("channel", channel(|count| count.full_count)),
         ];
+        let recorder = self.recorder.as_ref().map(|recorder| &*recorder.stats);
+        let recorded = |of: fn(&RecorderStats) -> &AtomicU64| {
+            recorder.map_or(0, |stats| of(stats).load(Relaxed))
+        };
+        families.extend([
+            MetricFamily::counter(
+                "visavis_recordings_failed",
+                "Recordings that ended before their call, because of the disk.",
+            )
+            .with_value(recorded(|stats| &stats.failed)),
+            MetricFamily::counter(
+                "visavis_recorded_bytes",
+                "Bytes of recordings written during calls.",
+            )
+            .with_value(recorded(|stats| &stats.bytes)),
+        ]);
         families.extend(self.latencies.metrics());
         families.extend(self.models.metrics());
         families

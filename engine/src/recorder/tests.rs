@@ -89,7 +89,7 @@ fn packets_become_a_file_that_only_its_owner_may_read() {
     assert_eq!(mode(&recorded_path(&harness.folder, id(1))), 0o600);
     assert_eq!(mode(&harness.folder), 0o700);
     assert_eq!(state.failure(), None);
-    assert!(!path(&harness.folder, id(1), CAPTURE).exists());
+    assert!(!capture_path(&harness.folder, id(1)).exists());
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_killed_process_leaves_all_packets_but_the_last() {
     let harness = Harness::new(0);
     let _state = harness.begin(id(2));
     harness.push(id(2), 0);
-    let capture = path(&harness.folder, id(2), CAPTURE);
+    let capture = capture_path(&harness.folder, id(2));
     let is_written = || {
         let reader = File::open(&capture).ok().and_then(|file| CaptureReader::new(file).ok());
         reader.is_some_and(|mut reader| reader.next_packet().unwrap().is_some())
@@ -105,7 +105,7 @@ fn a_killed_process_leaves_all_packets_but_the_last() {
     wait_for("packet in the file", is_written);
     // As the file is found after the process was killed.
     let copy = Harness::new(0);
-    fs::copy(&capture, path(&copy.folder, id(2), CAPTURE)).unwrap();
+    fs::copy(&capture, capture_path(&copy.folder, id(2))).unwrap();
     fs::write(copy.folder.join("other.txt"), "x").unwrap();
     assert_eq!(complete_old_captures(&copy.folder).unwrap(), [id(2)]);
     assert_eq!(copy.packets(id(2)), 10);
@@ -137,7 +137,7 @@ fn a_discarded_recording_leaves_nothing() {
     let _other = harness.begin(id(5));
     harness.send(RecorderMessage::End(id(5)));
     assert_eq!(harness.complete.recv_timeout(TIMEOUT), Ok(id(5)));
-    assert!(!path(&harness.folder, id(4), CAPTURE).exists());
+    assert!(!capture_path(&harness.folder, id(4)).exists());
     assert!(!recorded_path(&harness.folder, id(4)).exists());
 }
 
@@ -150,7 +150,7 @@ fn a_full_disk_ends_the_recording_and_says_so() {
     assert_eq!(almost_full.recorder.as_ref().unwrap().stats.failed.load(Relaxed), 1);
 
     let full = Harness::new(0);
-    std::os::unix::fs::symlink("/dev/full", path(&full.folder, id(7), CAPTURE)).unwrap();
+    std::os::unix::fs::symlink("/dev/full", capture_path(&full.folder, id(7))).unwrap();
     let state = full.begin(id(7));
     wait_for("failure", || state.failure().is_some());
     assert!(state.failure().unwrap().contains("No space left"), "{:?}", state.failure());

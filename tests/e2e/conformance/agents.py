@@ -123,11 +123,11 @@ CREATION = Chapter("agents: making and reading", [
         for name in ("knowledge_base", "tool", "guardrail", "mcp")
     ],
     refused_row("an attached record is an id or has one", {**MINIMAL_AGENT, "mcp": [1]}, "mcp[0]", "must be an id or an object with an id"),
-    *[Row(f"the event name {name} is accepted", "POST /v1/ext/agent", {**MINIMAL_AGENT, "callback_events": [name]}, 200, AGENT_CREATED) for name in EVENTS],
+    *[Row(f"the event name {name} is accepted", "POST /v1/ext/agent", {**MINIMAL_AGENT, "callback_events": [name]}, 200, AGENT_CREATED) for name in [*EVENTS, "recording_ready"]],
     Row("the alias action_found is stored", "POST /v1/ext/agent", {**MINIMAL_AGENT, "callback_events": ["action_found"]}, 200, AGENT_CREATED, {"alias": "id"}),
     Row("and returned", "GET /v1/ext/agent/$alias", None, 200, {"callback_events": ["action_found"]}),
     Row("another event name is 400", "POST /v1/ext/agent", {**MINIMAL_AGENT, "callback_events": ["call_ended", "nothing"]}, 400,
-        invalid_body(("callback_events[1]", "must be one of " + ", ".join([*EVENTS, "action_found"])))),
+        invalid_body(("callback_events[1]", "must be one of " + ", ".join([*EVENTS, "recording_ready", "action_found"])))),
     refused_row("turn_handling is an enumeration", agent_with_avatar(turn_handling="hasty"), "avatars[0].turn_handling", "must be one of proactive, balanced, deliberate"),
     refused_row("interruptability is an enumeration", agent_with_avatar(interruptability="never"), "avatars[0].interruptability", "must be one of low, medium, high"),
     Row("turn_handling proactive, interruptability high", "POST /v1/ext/agent", agent_with_avatar(turn_handling="proactive", interruptability="high"), 200, AGENT_CREATED),
@@ -162,7 +162,7 @@ SHORT_FORM = Chapter("agents: the short form", [
     Row("avatar_ids is an array of strings", "POST /v1/agent/api", {**SHORT_BODY, "avatar_ids": "$face"}, 400, invalid_body(("avatar_ids", "must be an array of strings"))),
     Row("an unknown avatar is 400", "POST /v1/agent/api", {**SHORT_BODY, "avatar_ids": ["nobody"]}, 400, invalid_body(("avatar_ids[0]", "is not an existing avatar"))),
     Row("a body that is no object", "POST /v1/agent/api", [], 400, invalid_body()),
-    Row("unknown event", "POST /v1/agent/api", {**SHORT_BODY, "callback_events": ["x"]}, 400, invalid_body(("callback_events[0]", "must be one of " + ", ".join([*EVENTS, "action_found"])))),
+    Row("unknown event", "POST /v1/agent/api", {**SHORT_BODY, "callback_events": ["x"]}, 400, invalid_body(("callback_events[0]", "must be one of " + ", ".join([*EVENTS, "recording_ready", "action_found"])))),
 ])
 
 AGENT_WITH_SECRETS = agent_with_avatar(llm={"provider": "custom", "url": "http://127.0.0.1:1/v1", "token": "sesame-2"})

@@ -76,6 +76,7 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
         })
     };
     let deliveries = state.store.delivery_counts().await?;
+    let recordings = state.store.recording_counts().await?;
     let conversations = state.store.conversation_counts().await?;
     let host = state.engine();
     let failing = state.store.health.failure_reason().is_some();
@@ -129,6 +130,23 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
             "Guardrail callbacks dropped because the agent's queue was full.",
         )
         .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
+        MetricFamily::gauge("visavis_recordings", "Recordings in the store, by state.").with_each(
+            "state",
+            states(
+                &["captured", "finished", "stored", "failed", "deleting", "deleted"],
+                recordings,
+            ),
+        ),
+        MetricFamily::counter(
+            "visavis_recording_uploads_failed",
+            "Failed attempts to upload a recording into the storage.",
+        )
+        .with_value(state.recordings.failed_uploads.load(Ordering::Relaxed)),
+        MetricFamily::counter(
+            "visavis_recording_deletions_failed",
+            "Failed attempts to delete a recording.",
+        )
+        .with_value(state.recordings.failed_deletions.load(Ordering::Relaxed)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])

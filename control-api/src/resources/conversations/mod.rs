@@ -32,7 +32,7 @@ use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
-use crate::resources::avatars;
+use crate::resources::{avatars, recording_link};
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::Agent;
@@ -300,7 +300,7 @@ async fn create(
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     let projection = record::load_projection(&state, &row).await?;
     let response = CreatedConversation {
-        conversation: record::detail(&row, projection),
+        conversation: record::detail(&row, projection, false, String::new()),
         join_link: record::join_link(&state, &row, &base),
         info: join_info(&state, &row, &base),
     };
@@ -346,11 +346,16 @@ pub(crate) async fn find_conversation(
 async fn read(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
+    BaseUrl(base): BaseUrl,
     Path(id): Path<String>,
 ) -> JsonResult<Value> {
     let row = find_conversation(&state, &caller, &id).await?;
     let projection = record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(json!(record::detail(&row, projection))))
+    let recording = recording_link::view(&state, &row.id, projection.is_recorded, &base)
+        .await
+        .or_internal_error(READ_FAILED)?;
+    let (is_recorded, url) = (recording.is_recorded, recording.url);
+    Ok(axum::Json(json!(record::detail(&row, projection, is_recorded, url))))
 }
 
 async fn erase(
@@ -367,6 +372,7 @@ async fn erase(
     if !erasure::erase_conversation(store, &state.server_id, data, &row.id).await? {
         return Err(ApiError::NotFound(Resource::Conversation));
     }
+    state.recordings.storage_work.notify_one();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -27,9 +27,8 @@ impl EventEnvelope {
     /// The body of the webhook, in the exact form of the public interface: `{timestamp,
     /// conversation_id, type: "pipeline", event: {name, payload}}`.
     ///
-    /// `None` for events that are not among the eleven of the interface. `started_micros` is the
-    /// wall clock at the start of the conversation, in µs since the Unix epoch ([`Event::Joined`]
-    /// carries it).
+    /// `None` for events that no webhook delivers. `started_micros` is the wall clock at
+    /// the start of the conversation, in µs since the Unix epoch ([`Event::Joined`] carries it).
     #[must_use]
     pub fn webhook_body(
         &self,
@@ -66,8 +65,11 @@ pub const WEBHOOK_EVENTS: [&str; 11] = [
     "user.stopped_speaking",
 ];
 
+/// The names of the events that webhooks deliver in addition to the eleven.
+pub const ADDITIONAL_WEBHOOK_EVENTS: [&str; 1] = ["recording_ready"];
+
 impl Event {
-    /// The event's name in webhooks; `None` if it is not among the eleven of the public interface.
+    /// The event's name in webhooks; `None` if no webhook delivers it.
     #[must_use]
     pub fn webhook_name(&self) -> Option<&'static str> {
         self.webhook_name_and_payload().map(|(name, _)| name)
@@ -96,8 +98,7 @@ impl Event {
         )
     }
 
-    /// Name and payload as in the public interface; `None` for events that are not among its
-    /// eleven.
+    /// Name and payload as in the public interface; `None` for events that no webhook delivers.
     fn webhook_name_and_payload(&self) -> Option<(&'static str, Value)> {
         let call =
             |now: f64, limit: f64| json!({ "call_duration": now, "max_call_duration": limit });
@@ -117,6 +118,10 @@ impl Event {
                 ("max_call_duration_warning", call(*call_duration, *max_call_duration))
             }
             Self::ParticipantLeft { id } => ("participant_left", json!({ "id": id })),
+            Self::RecordingReady { duration, bytes, format } => (
+                "recording_ready",
+                json!({ "duration": duration, "bytes": bytes, "format": format }),
+            ),
             Self::ToolCall { tool_name, parameters, result } => {
                 // The interface defines the result as an object, but a tool may return any value.
                 let result =
@@ -305,7 +310,8 @@ pub enum Event {
         /// The reason, in the provider's words.
         reason: String,
     },
-    /// The conversation has ended. The last event, except for [`Event::ProviderUsage`].
+    /// The conversation has ended. The last event, except for [`Event::ProviderUsage`], results of
+    /// tools, and what is said of the recording.
     #[serde(rename = "ended")]
     Ended {
         /// The reason.
@@ -415,6 +421,20 @@ pub enum Event {
         /// [`Event::Turn`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         providers: Option<TurnProviders>,
+    },
+    /// The first packets of the call were recorded.
+    #[serde(rename = "recording.started")]
+    RecordingStarted,
+    /// The recording can be read. After the end of the conversation. Webhooks deliver it, in
+    /// addition to the eleven.
+    #[serde(rename = "recording_ready")]
+    RecordingReady {
+        /// Seconds.
+        duration: f64,
+        /// Size of the file.
+        bytes: u64,
+        /// Format of the file: `webm` or `mp4`.
+        format: String,
     },
     /// What a provider used since its last report. The last reports follow the end of the
     /// conversation, with its time.
@@ -664,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleven_have_a_body_with_their_own_fields_and_nothing_else_has_one() {
+    fn the_eleven_and_recording_ready_have_a_body_with_their_own_fields_and_nothing_else_has_one() {
         let utterance = UtteranceId(3);
         let text = "x".to_owned();
         let eleven = [
@@ -704,7 +724,17 @@ mod tests {
             let name = serde_json::to_value(&event).unwrap()["what"].clone();
             assert_eq!(body(event).unwrap()["event"], json!({ "name": name, "payload": payload }));
         }
+        let ready = Event::RecordingReady { duration: 61.5, bytes: 7, format: "webm".into() };
+        assert!(ready.webhook_name().is_some_and(|n| ADDITIONAL_WEBHOOK_EVENTS.contains(&n)));
+        assert_eq!(
+            body(ready).unwrap()["event"],
+            json!({
+                "name": "recording_ready",
+                "payload": {"duration": 61.5, "bytes": 7, "format": "webm"},
+            })
+        );
         for other in [
+            Event::RecordingStarted,
             Event::Joined { unix_micros: 0 },
             Event::UserIdle,
             Event::Ended { reason: EndReason::Idle },

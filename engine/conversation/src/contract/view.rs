@@ -23,7 +23,7 @@ pub struct ConversationView {
     /// Why the conversation ended, if it did.
     #[serde(rename = "ended")]
     pub end_reason: Option<EndReason>,
-    /// Time of the last event.
+    /// Time of the last event, at most that of the end.
     #[serde(rename = "last")]
     pub last_event_at: Time,
     /// The state of the agent.
@@ -39,6 +39,9 @@ pub struct ConversationView {
     pub words: BTreeMap<UtteranceId, Vec<HeardWord>>,
     /// The passages that the knowledge search returned.
     pub snippets: Vec<UsedSnippet>,
+    /// Whether packets of the call were recorded.
+    #[serde(default)]
+    pub is_recorded: bool,
     /// Warnings for the operator or the caller.
     pub warnings: Vec<String>,
     /// One entry per committed turn, in order of their numbers.
@@ -128,7 +131,9 @@ impl ConversationView {
     /// Applies the next event.
     pub fn apply(&mut self, envelope: &EventEnvelope) {
         let at = envelope.at;
-        self.last_event_at = self.last_event_at.max(at);
+        if self.end_reason.is_none() {
+            self.last_event_at = self.last_event_at.max(at);
+        }
         match &envelope.event {
             Event::Joined { .. } => self.started = true,
             Event::UserStartedSpeaking => self.user_speaking_since = Some(at),
@@ -191,6 +196,8 @@ impl ConversationView {
                     items.iter().cloned().map(|snippet| UsedSnippet { snippet, utterance: None }),
                 );
             }
+            Event::RecordingStarted => self.is_recorded = true,
+            Event::RecordingEnded { is_discarded } => self.is_recorded &= !is_discarded,
             Event::Warning { text } => self.warnings.push(text.clone()),
             Event::Turn(times) => {
                 let at = self.turns.partition_point(|other| other.turn < times.turn);
@@ -231,11 +238,11 @@ impl ConversationView {
             | Event::LlmStarted
             | Event::LlmCancelled
             | Event::Error { .. }
+            | Event::RecordingReady { .. }
             | Event::UserTranscript { .. }
             | Event::LlmText { .. }
             | Event::GuardrailTriggered(_)
-            | Event::ToolStarted { .. }
-            | Event::RecordingEnded { .. } => {}
+            | Event::ToolStarted { .. } => {}
         }
     }
 

@@ -43,6 +43,8 @@ impl Report {
             | Event::TurnReplyHeard { .. }
             | Event::Warning { .. }
             | Event::RecordingEnded { .. }
+            | Event::RecordingStarted
+            | Event::RecordingReady { .. }
             | Event::ProviderUsage(_) => return,
             Event::Turn(times) => {
                 self.turns.push(times);

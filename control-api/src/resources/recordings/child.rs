@@ -1,0 +1,121 @@
+//! The child processes that write the delivered files, with the lowest priority.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+
+use crate::store::agent::RecordingChannels;
+
+/// Maximum time of a child.
+const TIMEOUT: Duration = Duration::from_secs(6 * 3600);
+/// Maximum number of bytes that are read from a child.
+const MAX_OUTPUT_BYTES: u64 = 64 << 10;
+/// Exit status of a child that cannot read its input: another attempt would fail, too.
+const EXIT_UNREADABLE: i32 = 2;
+
+/// Why a child has not written its file.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Another attempt would fail, too.
+    Permanent(String),
+    /// Another attempt may succeed.
+    Temporary(String),
+}
+
+/// What a child reports of the file that it has written.
+#[derive(Debug, Deserialize)]
+pub(super) struct Summary {
+    pub(super) duration_ms: i64,
+    pub(super) bytes: i64,
+}
+
+/// Writes the WebM file `out` from the file of a call.
+pub(super) async fn deliver(
+    command: &[OsString],
+    capture: &Path,
+    out: &Path,
+    channels: RecordingChannels,
+) -> Result<Summary, Failure> {
+    let channels = match channels {
+        RecordingChannels::Mixed => "mixed",
+        RecordingChannels::Split => "split",
+    };
+    let arguments: [OsString; 5] = [
+        "deliver-recording".into(),
+        capture.into(),
+        out.into(),
+        "--channels".into(),
+        channels.into(),
+    ];
+    let output = run(command, &arguments).await?;
+    serde_json::from_slice(&output)
+        .map_err(|error| Failure::Temporary(format!("the child process reports nothing: {error}")))
+}
+
+/// Writes the MP4 file `out` from a delivered WebM file.
+pub(super) async fn convert(
+    command: &[OsString],
+    ffmpeg: &Path,
+    recording: &Path,
+    out: &Path,
+) -> Result<(), Failure> {
+    let arguments: [OsString; 5] = [
+        "convert-recording".into(),
+        recording.into(),
+        out.into(),
+        "--ffmpeg".into(),
+        ffmpeg.into(),
+    ];
+    run(command, &arguments).await.map(drop)
+}
+
+async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::Temporary(format!("the child process cannot be run: {error}"))
+    };
+    let (program, first) = command
+        .split_first()
+        .ok_or_else(|| Failure::Permanent("no program writes recordings".into()))?;
+    let mut child = Command::new(program)
+        .args(first)
+        .args(arguments)
+        .env_clear()
+        // The child exits when this pipe is closed, for any reason.
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(failed)?;
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(Failure::Temporary("the child process has no output".into()));
+    };
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let work = async {
+        // A child that writes more fails at the closed pipe.
+        let mut stdout = stdout.take(MAX_OUTPUT_BYTES);
+        let mut stderr = stderr.take(MAX_OUTPUT_BYTES);
+        tokio::try_join!(stdout.read_to_end(&mut output), stderr.read_to_end(&mut errors))?;
+        drop((stdout, stderr));
+        child.wait().await
+    };
+    let status = tokio::time::timeout(TIMEOUT, work)
+        .await
+        .map_err(|_| Failure::Temporary("the child process takes too long".into()))?
+        .map_err(failed)?;
+    if status.success() {
+        return Ok(output);
+    }
+    let errors = String::from_utf8_lossy(&errors);
+    let reason = errors.lines().rev().find(|line| !line.trim().is_empty());
+    let reason = reason.map_or_else(|| status.to_string(), str::to_owned);
+    if status.code() == Some(EXIT_UNREADABLE) {
+        return Err(Failure::Permanent(reason));
+    }
+    Err(Failure::Temporary(reason))
+}

@@ -1,0 +1,137 @@
+//! Recordings: delivery after the call, storage, links, and deletion.
+//!
+//! ```text
+//! engine: ID.recorded --> delivery (child process) --> storing (upload) --> storage
+//!                                                                             |
+//!                             media (local folder), or a link to the storage <+
+//! ```
+
+mod child;
+pub(crate) mod delivery;
+pub(crate) mod files;
+pub(crate) mod media;
+pub(crate) mod storing;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{delete, get};
+use conversation::id::ConversationId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use self::files::MP4;
+use crate::clock;
+use crate::error::{ApiError, Resource};
+use crate::events::record;
+use crate::http::auth::ApiCaller;
+use crate::http::extract::Path;
+use crate::resources::conversations::find_conversation;
+use crate::state::AppState;
+use crate::store::agent::RecordingFormat;
+use crate::store::conversation::{ENDED, Row as Conversation};
+use crate::store::recording::{self as table, DELETING};
+
+/// Maximum delay between two attempts.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/v1/ext/conversation/{id}/recording", delete(remove))
+        .route("/v1/ext/capabilities", get(capabilities))
+}
+
+/// Name of a recording in the storage.
+fn storage_key(id: ConversationId, format: &str) -> String {
+    format!("recordings/{id}.{format}")
+}
+
+/// Name under which a browser stores a recording.
+fn file_name(id: ConversationId, format: &str) -> String {
+    format!("{id}.{format}")
+}
+
+fn content_type(format: &str) -> &'static str {
+    if format == MP4 { "video/mp4" } else { "video/webm" }
+}
+
+/// Delay before the next attempt, after this many failed ones.
+fn retry_delay(first: Duration, failed: i64) -> Duration {
+    let doublings = u32::try_from(failed.clamp(0, 16)).unwrap_or(0);
+    first.saturating_mul(1 << doublings).min(MAX_RETRY_DELAY.max(first))
+}
+
+/// What this server can do, and what depends on its machine.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Capabilities {
+    recording: RecordingCapability,
+}
+
+/// Whether calls can be recorded.
+#[derive(Serialize, JsonSchema)]
+struct RecordingCapability {
+    available: bool,
+    /// Why not.
+    reason: Option<String>,
+    /// The formats that an agent can ask for. Without `mp4`, its recordings are WebM.
+    formats: Vec<RecordingFormat>,
+}
+
+async fn capabilities(
+    State(state): State<Arc<AppState>>,
+    _: ApiCaller,
+) -> axum::Json<Capabilities> {
+    let reason = state.engine().recording_error();
+    let mp4 = state.config.recordings.ffmpeg.is_some().then_some(RecordingFormat::Mp4);
+    let recording = RecordingCapability {
+        available: reason.is_none(),
+        reason,
+        formats: [RecordingFormat::Webm].into_iter().chain(mp4).collect(),
+    };
+    axum::Json(Capabilities { recording })
+}
+
+/// Deletes every copy of a recording. Clients do not see it from now on; a copy that cannot be
+/// removed at once is removed later.
+async fn remove(
+    State(state): State<Arc<AppState>>,
+    caller: ApiCaller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let row = find_conversation(&state, &caller, &id).await?;
+    if row.status != ENDED {
+        return Err(ApiError::Conflict("Conversation has not ended".into()));
+    }
+    if !begin_deletion(&state, &row).await? {
+        return Err(ApiError::NotFound(Resource::Recording));
+    }
+    state.recordings.storage_work.notify_one();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// False if there is no recording.
+async fn begin_deletion(state: &AppState, row: &Conversation) -> Result<bool, ApiError> {
+    let now = clock::now();
+    let mut tx = state.store.begin_write().await?;
+    let mut exists = table::begin_deletion(&mut tx, &row.id, now).await?;
+    if !exists && record::load_projection(state, row).await?.is_recorded {
+        // The server that ran the call has not found the file yet.
+        exists = table::insert(&mut tx, &row.id, &row.server, DELETING, now).await?;
+    }
+    tx.commit().await?;
+    Ok(exists)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_repeated_ever_later_and_at_least_every_ten_minutes() {
+        let delay = |failed| retry_delay(Duration::from_secs(10), failed).as_secs();
+        assert_eq!([0, 1, 2, 5, 6, 1_000_000].map(delay), [10, 20, 40, 320, 600, 600]);
+    }
+}

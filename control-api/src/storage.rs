@@ -1,0 +1,288 @@
+//! The storage of recordings: a folder, or object storage of Amazon (and compatible servers), Google
+//! or Azure.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::signer::{Method, Signer};
+use object_store::{
+    Attribute, Attributes, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _,
+    PutMultipartOptions, RetryConfig, WriteMultipart,
+};
+use tokio::io::AsyncReadExt as _;
+use url::Url;
+
+use crate::config::StorageConfig;
+
+/// Folder in the data folder, if no storage is configured.
+const STORAGE_FOLDER: &str = "storage";
+/// Size of the parts of an upload. At least 5 MiB for Amazon, and at most 10,000 parts.
+const PART_BYTES: usize = 16 << 20;
+/// Parts that are sent at the same time.
+const CONCURRENT_PARTS: usize = 2;
+/// Timeouts of a connection, and of a request that sends or reads one part: 1.1 Mbit/s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Attempts of a request. The caller tries again later.
+const RETRIES: usize = 2;
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum time of [`check`].
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An error of the storage.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The local file, or the local folder.
+    #[error("{0}: {1}")]
+    File(String, #[source] io::Error),
+    #[error(transparent)]
+    Store(#[from] object_store::Error),
+    #[error("{0}")]
+    Url(String),
+}
+
+impl Error {
+    fn file(path: &Path, error: io::Error) -> Self {
+        Self::File(path.display().to_string(), error)
+    }
+
+    /// Whether the object or the file does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        match self {
+            Self::File(_, error) => error.kind() == io::ErrorKind::NotFound,
+            Self::Store(error) => matches!(error, object_store::Error::NotFound { .. }),
+            Self::Url(_) => false,
+        }
+    }
+}
+
+/// A connection to the storage.
+pub(crate) struct Storage {
+    store: Arc<dyn ObjectStore>,
+    /// Makes links; `None` for a local folder.
+    signer: Option<Arc<dyn Signer>>,
+    /// Folder in the bucket.
+    prefix: ObjectPath,
+}
+
+/// What a file is, for those who read it.
+pub(crate) struct FileKind<'a> {
+    pub(crate) content_type: &'static str,
+    /// Name under which a browser stores it.
+    pub(crate) name: &'a str,
+}
+
+impl FileKind<'_> {
+    /// The header `Content-Disposition`.
+    pub(crate) fn disposition(&self) -> String {
+        format!("inline; filename=\"{}\"", self.name)
+    }
+}
+
+impl Storage {
+    /// Opens the storage. A folder is created.
+    pub(crate) fn open(data: &Path, config: &StorageConfig) -> Result<Self, Error> {
+        let Some(text) = &config.url else {
+            return Self::open_folder(&data.join(STORAGE_FOLDER));
+        };
+        let invalid = |reason: &str| Error::Url(format!("storage.url: \"{text}\" {reason}"));
+        StorageConfig::check_url(text).map_err(|reason| invalid(&reason))?;
+        let url = Url::parse(text).map_err(|error| invalid(&error.to_string()))?;
+        if url.scheme() == "file" {
+            let folder = url.to_file_path().map_err(|()| invalid("is not a path"))?;
+            return Self::open_folder(&folder);
+        }
+        let client = ClientOptions::new()
+            .with_connect_timeout(CONNECT_TIMEOUT)
+            .with_timeout(REQUEST_TIMEOUT);
+        let retry = RetryConfig {
+            max_retries: RETRIES,
+            retry_timeout: RETRY_TIMEOUT,
+            ..RetryConfig::default()
+        };
+        let options = || config.options.iter().map(|(name, value)| (name.to_lowercase(), value));
+        let (store, signer): (Arc<dyn ObjectStore>, Arc<dyn Signer>) = match url.scheme() {
+            "s3" => {
+                let known = options().filter_map(|(name, value)| {
+                    Some((name.parse::<AmazonS3ConfigKey>().ok()?, value))
+                });
+                let mut builder =
+                    AmazonS3Builder::new().with_client_options(client).with_retry(retry);
+                for (key, value) in known {
+                    builder = builder.with_config(key, value);
+                }
+                let store = Arc::new(builder.with_url(text).build()?);
+                (Arc::clone(&store) as _, store)
+            }
+            "gs" => {
+                let known = options().filter_map(|(name, value)| {
+                    Some((name.parse::<GoogleConfigKey>().ok()?, value))
+                });
+                let mut builder =
+                    GoogleCloudStorageBuilder::new().with_client_options(client).with_retry(retry);
+                for (key, value) in known {
+                    builder = builder.with_config(key, value);
+                }
+                let store = Arc::new(builder.with_url(text).build()?);
+                (Arc::clone(&store) as _, store)
+            }
+            _ => {
+                let known = options().filter_map(|(name, value)| {
+                    Some((name.parse::<AzureConfigKey>().ok()?, value))
+                });
+                let mut builder =
+                    MicrosoftAzureBuilder::new().with_client_options(client).with_retry(retry);
+                for (key, value) in known {
+                    builder = builder.with_config(key, value);
+                }
+                let store = Arc::new(builder.with_url(text).build()?);
+                (Arc::clone(&store) as _, store)
+            }
+        };
+        let prefix = ObjectPath::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        Ok(Self { store, signer: Some(signer), prefix })
+    }
+
+    fn open_folder(folder: &Path) -> Result<Self, Error> {
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(folder).map_err(|error| Error::file(folder, error))?;
+        let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
+        Ok(Self { store: Arc::new(store), signer: None, prefix: ObjectPath::default() })
+    }
+
+    /// Whether files are read through this server.
+    pub(crate) fn is_local(&self) -> bool {
+        self.signer.is_none()
+    }
+
+    fn path(&self, key: &str) -> ObjectPath {
+        self.prefix.parts().chain(ObjectPath::from(key).parts()).collect()
+    }
+
+    /// Stores a file under `key`, in parts. An existing object is replaced when all is there.
+    pub(crate) async fn upload(
+        &self,
+        key: &str,
+        file: &Path,
+        kind: &FileKind<'_>,
+    ) -> Result<(), Error> {
+        let mut input =
+            tokio::fs::File::open(file).await.map_err(|error| Error::file(file, error))?;
+        let mut options = PutMultipartOptions::default();
+        // A folder has no attributes.
+        if !self.is_local() {
+            options.attributes = Attributes::from_iter([
+                (Attribute::ContentType, kind.content_type.to_owned()),
+                (Attribute::ContentDisposition, kind.disposition()),
+            ]);
+        }
+        let upload = self.store.put_multipart_opts(&self.path(key), options).await?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
+        match send_parts(&mut upload, &mut input, file).await {
+            Ok(()) => drop(upload.finish().await?),
+            Err(error) => {
+                // Parts of an upload that is not completed cost money.
+                if let Err(error) = upload.abort().await {
+                    tracing::warn!(%key, %error, "cannot abort an upload");
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes an object. One that does not exist counts as deleted.
+    pub(crate) async fn delete(&self, key: &str) -> Result<(), Error> {
+        match self.store.delete(&self.path(key)).await {
+            Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A link by which anyone can read the object for this time; `None` for a local folder.
+    pub(crate) async fn link(&self, key: &str, validity: Duration) -> Option<Result<Url, Error>> {
+        let signer = self.signer.as_ref()?;
+        let link = signer.signed_url(Method::GET, &self.path(key), validity).await;
+        Some(link.map_err(Error::from))
+    }
+
+    /// Size of an object in bytes.
+    pub(crate) async fn size(&self, key: &str) -> Result<u64, Error> {
+        Ok(self.store.head(&self.path(key)).await?.size)
+    }
+
+    /// Bytes of an object.
+    pub(crate) async fn read(
+        &self,
+        key: &str,
+        range: Range<u64>,
+    ) -> Result<BoxStream<'static, object_store::Result<Bytes>>, Error> {
+        let options = GetOptions { range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
+        Ok(self.store.get_opts(&self.path(key), options).await?.into_stream())
+    }
+
+    /// Writes, reads and deletes a small object.
+    async fn check(&self) -> Result<(), Error> {
+        let path = self.path(&format!("visavis-check-{}", crate::store::new_id()));
+        let content = Bytes::from_static(b"visavis check");
+        self.store.put(&path, content.clone().into()).await?;
+        let read = self.store.get(&path).await?.bytes().await?;
+        self.store.delete(&path).await?;
+        if read == content { Ok(()) } else { Err(Error::Url("it returns other data".into())) }
+    }
+}
+
+async fn send_parts(
+    upload: &mut WriteMultipart,
+    input: &mut tokio::fs::File,
+    file: &Path,
+) -> Result<(), Error> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let length = input.read(&mut buffer).await.map_err(|error| Error::file(file, error))?;
+        if length == 0 {
+            return Ok(());
+        }
+        upload.wait_for_capacity(CONCURRENT_PARTS).await?;
+        upload.write(&buffer[..length]);
+    }
+}
+
+/// Checks that recordings can be stored: where they are, or why they cannot be stored, each in one
+/// sentence. Creates no data folder.
+///
+/// # Errors
+/// The storage cannot be written, read or changed.
+pub async fn check(data: &Path, config: &StorageConfig) -> Result<String, String> {
+    let place = config.url.clone().unwrap_or_else(|| {
+        let folder: PathBuf = data.join(STORAGE_FOLDER);
+        folder.display().to_string()
+    });
+    if config.url.is_none() && !data.exists() {
+        return Ok(format!("recordings are stored in {place}, which the first start creates"));
+    }
+    let storage = Storage::open(data, config).map_err(|error| error.to_string())?;
+    match tokio::time::timeout(CHECK_TIMEOUT, storage.check()).await {
+        Ok(Ok(())) => Ok(format!("recordings are stored in {place}")),
+        Ok(Err(error)) => Err(format!("recordings cannot be stored in {place}: {error}")),
+        Err(_) => Err(format!(
+            "recordings cannot be stored in {place}: no answer within {} s",
+            CHECK_TIMEOUT.as_secs()
+        )),
+    }
+}

@@ -1,0 +1,324 @@
+//! Recordings of calls.
+//!
+//! ```text
+//! (insert_captured) --> CAPTURED
+//! CAPTURED -- mark_finished: the delivered file is complete ----> FINISHED
+//! FINISHED -- mark_stored: it is in the storage ----------------> STORED
+//! CAPTURED, FINISHED -- mark_failed ----------------------------> FAILED
+//! any ------- begin_deletion, or the conversation is erased ----> DELETING
+//! DELETING -- finish_deletion: no copy is left -----------------> DELETED, or no row if the
+//!                                                                 conversation is erased
+//! ```
+//!
+//! The files are in the data folder of the server that ran the call, so only that server delivers,
+//! uploads and deletes them. The copy in the storage of a dead server is deleted by any server.
+
+use super::server::live_servers;
+use super::{Result, Store, Transaction};
+use crate::clock::Micros;
+
+/// The file of the call exists.
+pub(crate) const CAPTURED: &str = "CAPTURED";
+/// The delivered file is in the server's data folder.
+pub(crate) const FINISHED: &str = "FINISHED";
+/// The delivered file is in the storage.
+pub(crate) const STORED: &str = "STORED";
+/// There is no delivered file, and no further attempt.
+pub(crate) const FAILED: &str = "FAILED";
+/// All copies are being removed.
+pub(crate) const DELETING: &str = "DELETING";
+/// No copy is left.
+pub(crate) const DELETED: &str = "DELETED";
+
+/// One recording.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) conversation: String,
+    /// The server that has the files.
+    pub(crate) server: String,
+    pub(crate) status: String,
+    /// Name in the storage; empty until it is there.
+    pub(crate) storage_key: String,
+    /// Format of the delivered file; empty until there is one.
+    pub(crate) format: String,
+    pub(crate) bytes: i64,
+    pub(crate) duration_ms: i64,
+    /// Attempts of the current step that failed.
+    pub(crate) attempts: i64,
+}
+
+from_row!(Row { conversation, server, status, storage_key, format, bytes, duration_ms, attempts });
+
+const COLUMNS: &str =
+    "conversation, server, status, storage_key, format, bytes, duration_ms, attempts";
+
+impl Row {
+    /// Whether it exists for clients.
+    pub(crate) fn is_present(&self) -> bool {
+        self.status != DELETING && self.status != DELETED
+    }
+}
+
+/// Adds the recording of a conversation whose files `server` has, in status CAPTURED or DELETING.
+/// Does nothing if there is one, or if the conversation does not exist.
+pub(crate) async fn insert(
+    tx: &mut Transaction,
+    conversation: &str,
+    server: &str,
+    status: &str,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "INSERT INTO recording (conversation, workspace, server, status, created_at, updated_at) \
+         SELECT id, workspace, $1, $2, $3, $3 FROM conversation WHERE id = $4 \
+         ON CONFLICT (conversation) DO NOTHING",
+    )
+    .bind(server)
+    .bind(status)
+    .bind(now)
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// A delivered file.
+pub(crate) struct Delivered<'a> {
+    pub(crate) format: &'a str,
+    pub(crate) bytes: i64,
+    pub(crate) duration_ms: i64,
+}
+
+/// The delivered file is complete; false if the recording was deleted meanwhile.
+pub(crate) async fn mark_finished(
+    tx: &mut Transaction,
+    conversation: &str,
+    file: &Delivered<'_>,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE recording SET status = 'FINISHED', format = $1, bytes = $2, duration_ms = $3, \
+         error = NULL, attempts = 0, next_attempt_at = 0, updated_at = $4 \
+         WHERE conversation = $5 AND status = 'CAPTURED'",
+    )
+    .bind(file.format)
+    .bind(file.bytes)
+    .bind(file.duration_ms)
+    .bind(now)
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// The delivered file is in the storage; false if the recording was deleted meanwhile.
+pub(crate) async fn mark_stored(
+    tx: &mut Transaction,
+    conversation: &str,
+    key: &str,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE recording SET status = 'STORED', storage_key = $1, error = NULL, attempts = 0, \
+         next_attempt_at = 0, updated_at = $2 WHERE conversation = $3 AND status = 'FINISHED'",
+    )
+    .bind(key)
+    .bind(now)
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// There is nothing to deliver; false if the recording was deleted meanwhile.
+pub(crate) async fn mark_failed(
+    tx: &mut Transaction,
+    conversation: &str,
+    error: &str,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE recording SET status = 'FAILED', error = $1, attempts = attempts + 1, \
+         updated_at = $2 WHERE conversation = $3 AND status IN ('CAPTURED', 'FINISHED')",
+    )
+    .bind(error)
+    .bind(now)
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// The current step failed and is tried again at `next`.
+pub(crate) async fn retry_at(
+    tx: &mut Transaction,
+    row: &Row,
+    error: &str,
+    next: Micros,
+    now: Micros,
+) -> Result<()> {
+    sqlx::query(
+        "UPDATE recording SET error = $1, attempts = attempts + 1, next_attempt_at = $2, \
+         updated_at = $3 WHERE conversation = $4 AND status = $5",
+    )
+    .bind(error)
+    .bind(next)
+    .bind(now)
+    .bind(&row.conversation)
+    .bind(&row.status)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// All copies will be removed; false if there is nothing to delete.
+pub(crate) async fn begin_deletion(
+    tx: &mut Transaction,
+    conversation: &str,
+    now: Micros,
+) -> Result<bool> {
+    let done = sqlx::query(
+        "UPDATE recording SET status = 'DELETING', attempts = 0, next_attempt_at = 0, \
+         error = NULL, updated_at = $1 WHERE conversation = $2 \
+         AND status NOT IN ('DELETING', 'DELETED')",
+    )
+    .bind(now)
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// The conversation is being erased: its recording is deleted with it.
+pub(super) async fn erase(tx: &mut Transaction, conversation: &str) -> Result<()> {
+    begin_deletion(tx, conversation, crate::clock::now()).await?;
+    sqlx::query("DELETE FROM recording WHERE conversation = $1 AND status = 'DELETED'")
+        .bind(conversation)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// No copy is left. `is_own`: the files of this server are removed too, and not only the copy in
+/// the storage.
+pub(crate) async fn finish_deletion(
+    tx: &mut Transaction,
+    conversation: &str,
+    is_own: bool,
+    now: Micros,
+) -> Result<()> {
+    let sql = if is_own {
+        "UPDATE recording SET status = 'DELETED', storage_key = '', error = NULL, \
+         updated_at = $1 WHERE conversation = $2 AND status = 'DELETING'"
+    } else {
+        "UPDATE recording SET storage_key = '', error = NULL, updated_at = $1 \
+         WHERE conversation = $2 AND status = 'DELETING'"
+    };
+    sqlx::query(sql).bind(now).bind(conversation).execute(&mut **tx).await?;
+    sqlx::query(
+        "DELETE FROM recording WHERE conversation = $1 AND status = 'DELETED' \
+         AND NOT EXISTS (SELECT 1 FROM conversation WHERE id = $1)",
+    )
+    .bind(conversation)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+impl Store {
+    /// The recording of a conversation.
+    pub(crate) async fn recording(&self, conversation: &str) -> Result<Option<Row>> {
+        let sql = format!("SELECT {COLUMNS} FROM recording WHERE conversation = $1");
+        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(conversation)
+            .fetch_optional(self.reader_pool())
+            .await?)
+    }
+
+    /// The next recording of `server` to deliver. Its conversation ended before `ended_before`.
+    pub(crate) async fn due_capture(
+        &self,
+        server: &str,
+        ended_before: Micros,
+        now: Micros,
+    ) -> Result<Option<Row>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM recording WHERE status = 'CAPTURED' AND server = $1 \
+             AND next_attempt_at <= $2 AND EXISTS (SELECT 1 FROM conversation \
+             WHERE id = recording.conversation AND status = 'ENDED' AND ended_at <= $3) \
+             ORDER BY next_attempt_at, created_at LIMIT 1"
+        );
+        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(server)
+            .bind(now)
+            .bind(ended_before)
+            .fetch_optional(self.reader_pool())
+            .await?)
+    }
+
+    /// The next recording of `server` to upload.
+    pub(crate) async fn due_upload(&self, server: &str, now: Micros) -> Result<Option<Row>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM recording WHERE status = 'FINISHED' AND server = $1 \
+             AND next_attempt_at <= $2 ORDER BY next_attempt_at, created_at LIMIT 1"
+        );
+        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(server)
+            .bind(now)
+            .fetch_optional(self.reader_pool())
+            .await?)
+    }
+
+    /// The next recording to delete: of `server`, or stored by one that is no longer alive.
+    pub(crate) async fn due_deletion(&self, server: &str, now: Micros) -> Result<Option<Row>> {
+        let sql = [
+            "SELECT ",
+            COLUMNS,
+            concat!(
+                " FROM recording WHERE status = 'DELETING' AND (server = $1 \
+                 OR (storage_key <> '' AND server NOT IN ",
+                live_servers!("$2"),
+                ")) AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT 1"
+            ),
+        ]
+        .concat();
+        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(server)
+            .bind(now)
+            .fetch_optional(self.reader_pool())
+            .await?)
+    }
+
+    /// Whether `server` has recordings that are not delivered.
+    pub(crate) async fn has_recordings_to_deliver(&self, server: &str) -> Result<bool> {
+        self.has_recordings(server, &[CAPTURED]).await
+    }
+
+    /// Whether `server` has recordings to upload or to delete.
+    pub(crate) async fn has_recordings_to_move(&self, server: &str) -> Result<bool> {
+        self.has_recordings(server, &[FINISHED, DELETING]).await
+    }
+
+    async fn has_recordings(&self, server: &str, statuses: &[&str]) -> Result<bool> {
+        for status in statuses {
+            let sql =
+                "SELECT conversation FROM recording WHERE status = $1 AND server = $2 LIMIT 1";
+            let found: Option<String> = sqlx::query_scalar(sql)
+                .bind(*status)
+                .bind(server)
+                .fetch_optional(self.reader_pool())
+                .await?;
+            if found.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Number of recordings by status, for the metrics.
+    pub(crate) async fn recording_counts(&self) -> Result<Vec<(String, i64)>> {
+        Ok(sqlx::query_as("SELECT status, COUNT(*) FROM recording GROUP BY status")
+            .fetch_all(self.reader_pool())
+            .await?)
+    }
+}

@@ -1,0 +1,56 @@
+//! Stands in for `visavis deliver-recording` and `visavis convert-recording` in these tests. It
+//! writes real recordings, without the limits of the real command. Instead of ffmpeg it runs
+//! nothing: the converted file is a text.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // the output is the interface of this program
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use recording::delivery::{self, Channels};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments[0].as_str() {
+        "deliver-recording" => deliver(&arguments[1..]),
+        "convert-recording" => convert(&arguments[1..]),
+        other => panic!("{other}"),
+    }
+}
+
+fn deliver(arguments: &[String]) {
+    let (capture, out) = (Path::new(&arguments[0]), Path::new(&arguments[1]));
+    assert_eq!(arguments[2], "--channels");
+    let channels = if arguments[3] == "split" { Channels::Split } else { Channels::Mixed };
+    // A test asks for crashes, one for each byte of a file in the data folder.
+    let crashes = capture.ancestors().nth(2).unwrap().join("crashes");
+    if let Ok(left) = fs::read(&crashes)
+        && let Some((_, rest)) = left.split_first()
+    {
+        fs::write(&crashes, rest).unwrap();
+        fs::write(out, b"incomplete").unwrap();
+        std::process::abort();
+    }
+    let input = File::open(capture).unwrap();
+    match delivery::write(input, File::create(out).unwrap(), channels, |_| {}) {
+        Ok(summary) => println!(
+            "{{\"duration_ms\":{},\"bytes\":{}}}",
+            summary.duration.as_millis(),
+            summary.bytes
+        ),
+        Err(error) => {
+            eprintln!("{error}");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn convert(arguments: &[String]) {
+    assert!(fs::read(&arguments[0]).unwrap().starts_with(&[0x1a, 0x45, 0xdf, 0xa3]), "no WebM");
+    assert_eq!(arguments[2], "--ffmpeg");
+    if arguments[3].ends_with("broken") {
+        eprintln!("no codec");
+        std::process::exit(1);
+    }
+    fs::write(&arguments[1], b"MP4 of a test").unwrap();
+}
