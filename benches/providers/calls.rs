@@ -178,7 +178,7 @@ impl Call {
         let measured = Arc::clone(&self.measured);
         let sink = if self.resampled {
             let samples = Arc::clone(&self.measured);
-            let sink = synthesis_sink(false, move |event| {
+            let sink = synthesis_sink(false, false, move |event| {
                 if let SynthesisEvent::Samples(pcm) = event {
                     add(&samples.resampled, pcm.len());
                 }

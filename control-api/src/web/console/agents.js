@@ -165,11 +165,7 @@ export async function loadFormOptions(signal) {
     api.listAll("/v1/ext/mcp", signal),
     api.get("/v1/ext/capabilities", signal),
   ]);
-  const { reason, formats } = capabilities.recording;
-  const noMp4 = formats.includes("mp4")
-    ? ""
-    : "This server has no ffmpeg: recordings are WebM files.";
-  const recordingProblem = reason ?? noMp4;
+  const recordingProblem = capabilities.recording.reason ?? "";
   return { avatars, providers, knowledge, tools, guardrails, mcp, recordingProblem };
 }
 
