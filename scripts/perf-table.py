@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tables of measurements in docs/performance.md from the JSON files in docs/results/:
 the files of `visavis load --out`, benches.json (`scripts/budgets.py --out`), profile.json
-(`scripts/profile.py --out`), end-to-end.json, and peers.json (other engines).
+(`scripts/profile.py --out`), providers.json (`benches/tests/providers.rs`), end-to-end.json, and
+peers.json (other engines).
 
   scripts/perf-table.py               replaces each table between its two markers
   scripts/perf-table.py --check       exit code 1 if the document differs from the files
@@ -20,9 +21,9 @@ from pathlib import Path
 from budgets import cpu_model, git_commit
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHES, PROFILE = "benches.json", "profile.json"
+BENCHES, PROFILE, PROVIDERS = "benches.json", "profile.json", "providers.json"
 PROMISES, PEERS = "end-to-end.json", "peers.json"
-NOT_LOAD_RUNS = {BENCHES, PROFILE, PROMISES, PEERS}
+NOT_LOAD_RUNS = {BENCHES, PROFILE, PROVIDERS, PROMISES, PEERS}
 # Prefix of a promised figure in the report of the end-to-end tests.
 PROMISE_PREFIX = "promise: "
 NO_VALUE = "–"
@@ -432,6 +433,50 @@ def short_symbol(symbol):
     return re.sub(r"::h[0-9a-f]{16}$", "", symbol).replace("|", "\\|")[:60]
 
 
+def provider_table(results):
+    """The table of the adapters of hosted providers, with the limits in its last row."""
+    path = results / PROVIDERS
+    if not path.exists():
+        return "\n"
+    report = json.loads(path.read_text())
+    directions = {
+        "user's audio": "stt_out",
+        "transcripts": "stt_in",
+        "agent's text": "tts_out",
+        "agent's speech": "tts_in",
+    }
+    rows = []
+    for run in report["runs"]:
+        cpu = run["cpu_ms_per_call_second"]
+        figures = [run["ms"][name] for name in directions.values()]
+        packing = run["ms"]["stt_packing"]
+        rows.append(
+            (
+                f"{run['stt']}, {run['tts']}",
+                "yes" if run["tls"] else "no",
+                f"{cpu['sum']:.2f} ms",
+                f"{cpu['media']:.2f} ms",
+                *(f"{figure['p50']:.2f} / {figure['p95']:.2f} ms" for figure in figures),
+                f"{packing['p50']:.0f} / {packing['p95']:.0f} ms",
+            )
+        )
+    limits = report["limits"]
+    latency = f"≤ {limits['p50']:g} / {limits['p95']:g} ms"
+    cpu_limits = " / ".join(f"{limit:g}" for limit in limits["cpu"])
+    latencies = [latency] * len(directions)
+    rows.append(("limit", "no / yes", f"≤ {cpu_limits} ms", NO_VALUE, *latencies, NO_VALUE))
+    head = (
+        "STT, TTS",
+        "TLS, resampling",
+        "CPU a call-second",
+        "of it media thread",
+        *(f"{name} p50 / p95" for name in directions),
+        "packing p50 / p95",
+    )
+    separator = "|" + "---|" * len(head) + "\n"
+    return "\n" + table_row(head) + separator + "".join(map(table_row, rows)) + "\n"
+
+
 def format_time(ns):
     """Formats a time with two digits."""
     for unit, size in (("ms", 1e6), ("µs", 1e3)):
@@ -473,6 +518,7 @@ def main():
         "beside others": comparison_table,
         "benches": bench_table,
         "profile": profile_tables,
+        "providers": provider_table,
         "promises": promise_table,
     }
     for name, write_table in sections.items():

@@ -490,6 +490,8 @@ def run_all(only: list[str]) -> int:
 def run_long(parts: list[str]) -> int:
     """Runs parts of the long tier. Returns the exit code."""
     steps, exceeded = [], []
+    # Where tests write figures that are tables in docs/performance.md.
+    os.environ["RESULTS_FOLDER"] = str(ROOT / "docs/results")
     # The commit is read first: the results of the first part change the checkout.
     commit = git_commit()
     if commit.endswith("-dirty"):

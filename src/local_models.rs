@@ -48,6 +48,7 @@ fn registry_config(config: &Config) -> registry::Config {
         accounts: config.providers.accounts(),
         defaults: config.providers.defaults(),
         timeouts: config.providers.timeouts(),
+        hedge: config.providers.hedge_delays(),
         tap_folder: config.server.allow_scripted.then(|| config.server.data.join("taps")),
         ..registry::Config::default()
     }

@@ -111,6 +111,9 @@ const NONDETERMINISM_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("engine/tests/peers.py", "setTimeout(", "a timeout"),
     ("models/src/scripted/tests.rs", "time::sleep(", "the paused clock of tokio"),
     ("models/src/llm/openai/tests.rs", "time::sleep(", "the paused clock of tokio"),
+    ("models/src/chain/llm/hedge_tests.rs", "sleep_until(", "the paused clock of tokio"),
+    ("models/src/chain/tts/hedge_tests.rs", "sleep_until(", "the paused clock of tokio"),
+    ("models/src/registry/tests.rs", "time::sleep(", "the paused clock of tokio"),
     (
         "engine/src/hear/jitter_tests.rs",
         "rand::random",

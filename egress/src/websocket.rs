@@ -27,6 +27,9 @@ mod tests;
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// Maximum size of a read, and memory of a connection, in bytes. Each read first clears memory of
+/// this size. The library's 128 KiB take longer than a message with 100 ms of sound (6 KiB).
+const READ_BUFFER_BYTES: usize = 16 << 10;
 /// Maximum part of a refusal's body that is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 4096;
 /// Time for the whole handshake, unless the request sets another.
@@ -132,6 +135,7 @@ impl Client {
             let Response { inner, host, .. } = response;
             let upgraded = inner.upgrade().await.map_err(|e| super::classify_error(&host, &e))?;
             let config = WebSocketConfig::default()
+                .read_buffer_size(READ_BUFFER_BYTES)
                 .max_message_size(Some(MAX_MESSAGE_BYTES))
                 .max_frame_size(Some(MAX_MESSAGE_BYTES));
             let stream =

@@ -64,7 +64,7 @@ use crate::transport::server_messages::RtviSession;
 use crate::transport::webrtc::{Protocol, Transmit};
 use crate::usage::UsageCounter;
 use client::ClientRequest;
-use recording::CallRecording;
+use recording::{CallRecording, EndedRecording};
 
 pub(crate) use deadlines::Lifecycle;
 
@@ -134,6 +134,7 @@ pub(crate) struct Call {
     avatar: Option<AvatarVideo>,
     trace: Option<TraceWriter>,
     recording: Option<CallRecording>,
+    ended_recording: EndedRecording,
     early_commands: Vec<Command>,
     warnings: Vec<String>,
     /// Rate limit of the questions that clients type: each costs a request to the LLM.
@@ -194,7 +195,8 @@ impl Call {
             agent_state: AgentState::Listening,
             is_held: false,
         });
-        let session = client::rtvi_session(&config);
+        let config = recording::without_message(config, context.recorder.is_some());
+        let session = client::rtvi_session(&config, context.recorder.is_some());
         let rate = context.max_questions_per_second;
         let questions = (rate > 0.0)
             .then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));
@@ -231,6 +233,7 @@ impl Call {
             avatar,
             trace: None,
             recording: None,
+            ended_recording: EndedRecording::None,
             early_commands: commands,
             warnings,
             question_bucket: questions,

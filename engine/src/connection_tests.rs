@@ -98,7 +98,7 @@ fn receive_voice(arrival: impl Fn(u64) -> u64) -> ReceivedVoice {
             connection.receive(now, Protocol::Udp, client_address, server_address, &datagram);
         }
         let before = found.pcm.len();
-        while connection.receive_audio(now, &mut found.pcm).is_some() {}
+        while connection.receive_audio(now, &mut found.pcm, |_, _| {}).is_some() {}
         found
             .arrival_ms
             .extend((before..found.pcm.len()).step_by(SAMPLES_20_MS).map(|_| ms - zero));

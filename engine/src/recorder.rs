@@ -15,7 +15,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -108,7 +108,8 @@ pub enum RecorderMessage {
     Packets(ConversationId, Vec<Packet>),
     /// The call has ended, and the recording is complete.
     End(ConversationId),
-    /// The recording is deleted.
+    /// The recording is deleted: the user does not want it. Its state says so, too
+    /// ([`RecordingState::discard`]).
     Discard(ConversationId),
 }
 
@@ -116,6 +117,7 @@ pub enum RecorderMessage {
 #[derive(Debug, Default)]
 pub struct RecordingState {
     failure: OnceLock<String>,
+    is_discarded: AtomicBool,
 }
 
 impl RecordingState {
@@ -128,6 +130,11 @@ impl RecordingState {
     /// The recording ends, because of this. Only the first reason counts.
     pub fn fail(&self, reason: String) {
         let _ = self.failure.set(reason);
+    }
+
+    /// The recording is deleted instead of completed, even if no message says so.
+    pub fn discard(&self) {
+        self.is_discarded.store(true, Relaxed);
     }
 }
 
@@ -148,6 +155,16 @@ pub struct Recorder {
     /// Its counters.
     pub stats: Arc<RecorderStats>,
     config: Arc<RecorderConfig>,
+}
+
+impl Recorder {
+    /// A recorder whose messages another thread takes, for tests.
+    #[must_use]
+    pub fn with_sender(sender: Sender<RecorderMessage>) -> Self {
+        let config =
+            RecorderConfig { folder: PathBuf::new(), min_free: 0, on_complete: Arc::new(|_| {}) };
+        Self { sender, stats: Arc::default(), config: Arc::new(config) }
+    }
 }
 
 /// Why this server cannot record calls now, in one sentence.
@@ -174,20 +191,29 @@ fn has_space(config: &RecorderConfig) -> io::Result<()> {
 /// # Errors
 /// The folder cannot be created, or no thread can be started.
 pub fn start(config: RecorderConfig) -> io::Result<Recorder> {
+    start_with_interval(config, WRITE_INTERVAL)
+}
+
+fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result<Recorder> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
     let (sender, messages) = channel::open(&channel::RECORDER, None);
     let stats = Arc::<RecorderStats>::default();
     let config = Arc::new(config);
     let (shared, folder) = (Arc::clone(&stats), Arc::clone(&config));
     thread::spawn("recorder", move || {
-        restart_forever(|| record(&folder, &messages, &shared));
+        restart_forever(|| record(&folder, &messages, &shared, interval));
     })?;
     Ok(Recorder { sender, stats, config })
 }
 
-fn record(config: &RecorderConfig, messages: &Receiver<RecorderMessage>, stats: &RecorderStats) {
+fn record(
+    config: &RecorderConfig,
+    messages: &Receiver<RecorderMessage>,
+    stats: &RecorderStats,
+    interval: Duration,
+) {
     let mut files = Files { config, stats, open: HashMap::new() };
-    let write = tick(WRITE_INTERVAL);
+    let write = tick(interval);
     loop {
         if files.open.is_empty() {
             let Ok(message) = messages.recv() else { return };
@@ -214,7 +240,9 @@ fn record(config: &RecorderConfig, messages: &Receiver<RecorderMessage>, stats: 
 
 /// A file that is being written.
 struct OpenFile {
-    writer: CaptureWriter<File>,
+    /// `None` after a failure. The file then waits for the end of the call, until which the user may
+    /// discard it.
+    writer: Option<CaptureWriter<File>>,
     state: Arc<RecordingState>,
 }
 
@@ -229,26 +257,49 @@ impl Files<'_> {
         match message {
             RecorderMessage::Start { id, video, state } => {
                 match has_space(self.config).and_then(|()| self.create(id, video)) {
-                    Ok(writer) => drop(self.open.insert(id, OpenFile { writer, state })),
+                    Ok(writer) => {
+                        self.open.insert(id, OpenFile { writer: Some(writer), state });
+                    }
                     Err(error) => self.report_failure(id, &state, &error),
                 }
             }
             RecorderMessage::Packets(id, packets) => {
-                let Some(file) = self.open.get_mut(&id) else { return };
-                let before = file.writer.bytes();
-                let written = packets.into_iter().try_for_each(|packet| file.writer.push(packet));
-                self.stats.bytes.fetch_add(file.writer.bytes() - before, Relaxed);
+                let write = |writer: &mut CaptureWriter<File>| {
+                    packets.into_iter().try_for_each(|packet| writer.push(packet))
+                };
+                let written = self.with_writer(id, write);
                 self.fail_on_error(id, written);
             }
             RecorderMessage::End(id) => self.end(id),
             RecorderMessage::Discard(id) => {
-                if self.open.remove(&id).is_some() {
-                    let path = capture_path(&self.config.folder, id);
-                    if let Err(error) = fs::remove_file(path) {
-                        tracing::error!(conversation = %id, %error, "cannot delete a recording");
-                    }
-                }
+                self.open.remove(&id);
+                self.delete(id);
             }
+        }
+    }
+
+    /// Writes to a file that is open and has not failed.
+    fn with_writer(
+        &mut self,
+        id: ConversationId,
+        write: impl FnOnce(&mut CaptureWriter<File>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let file = self.open.get_mut(&id).and_then(|file| file.writer.as_mut());
+        let Some(writer) = file else { return Ok(()) };
+        let before = writer.bytes();
+        let written = write(writer);
+        self.stats.bytes.fetch_add(writer.bytes() - before, Relaxed);
+        written
+    }
+
+    fn delete(&self, id: ConversationId) {
+        match fs::remove_file(capture_path(&self.config.folder, id)) {
+            // It was never created.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::error!(conversation = %id, %error, "cannot delete a recording");
+            }
+            Ok(()) => {}
         }
     }
 
@@ -271,20 +322,21 @@ impl Files<'_> {
         let space = has_space(self.config);
         let ids: Vec<_> = self.open.keys().copied().collect();
         for id in ids {
-            let Some(file) = self.open.get_mut(&id) else { continue };
-            let before = file.writer.bytes();
-            let written = file.writer.flush();
-            self.stats.bytes.fetch_add(file.writer.bytes() - before, Relaxed);
+            let written = self.with_writer(id, CaptureWriter::flush);
             let space =
                 space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
             self.fail_on_error(id, written.and(space.copied()));
         }
     }
 
-    /// Completes a file.
+    /// Completes a file, or deletes it if it is discarded.
     fn end(&mut self, id: ConversationId) {
-        let Some(mut file) = self.open.remove(&id) else { return };
-        let ended = file.writer.flush().and_then(|()| {
+        let Some(file) = self.open.remove(&id) else { return };
+        if file.state.is_discarded.load(Relaxed) {
+            return self.delete(id);
+        }
+        let flushed = file.writer.map_or(Ok(()), |mut writer| writer.flush());
+        let ended = flushed.and_then(|()| {
             fs::rename(
                 capture_path(&self.config.folder, id),
                 recorded_path(&self.config.folder, id),
@@ -300,12 +352,10 @@ impl Files<'_> {
     /// call.
     fn fail_on_error(&mut self, id: ConversationId, written: io::Result<()>) {
         let Err(error) = written else { return };
-        let Some(file) = self.open.remove(&id) else { return };
-        self.report_failure(id, &file.state, &error);
-        let (from, to) =
-            (capture_path(&self.config.folder, id), recorded_path(&self.config.folder, id));
-        if fs::rename(from, to).is_ok() {
-            (self.config.on_complete)(id);
+        let Some(file) = self.open.get_mut(&id) else { return };
+        if file.writer.take().is_some() {
+            let state = Arc::clone(&file.state);
+            self.report_failure(id, &state, &error);
         }
     }
 
@@ -315,3 +365,6 @@ impl Files<'_> {
         state.fail(error.to_string());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -149,7 +149,10 @@ fn synthesize(texts: &[String], voices: &[&str]) -> Vec<Vec<SpokenSentence>> {
                     sentence.sample_rate = sample_rate;
                 }
                 Event::Words(words) => sentence.words.extend(words),
-                Event::Usage { .. } | Event::Provider(_) | Event::Warning(_) => {}
+                Event::Usage { .. }
+                | Event::Provider(_)
+                | Event::ServedBy(_)
+                | Event::Warning(_) => {}
                 Event::End => break,
                 Event::Failed(error) => panic!("{text:?}: {error}"),
             }
@@ -289,11 +292,23 @@ fn assert_lips_follow(sentences: &[String]) {
 fn run_tts_sink(
     lips: bool,
     sentence: &SpokenSentence,
+    events: Vec<(usize, Event)>,
+) -> Vec<SynthesisEvent> {
+    run_sink(lips, false, sentence, events)
+}
+
+/// The same, with a choice whether pauses are reported.
+fn run_sink(
+    lips: bool,
+    report_pauses: bool,
+    sentence: &SpokenSentence,
     mut events: Vec<(usize, Event)>,
 ) -> Vec<SynthesisEvent> {
     let emitted = Arc::new(Mutex::new(Vec::new()));
     let collected = Arc::clone(&emitted);
-    let sink = voice::synthesis_sink(lips, move |event| collected.lock().unwrap().push(event));
+    let sink = voice::synthesis_sink(lips, report_pauses, move |event| {
+        collected.lock().unwrap().push(event)
+    });
     for (n, chunk) in sentence.pcm.chunks(sentence.sample_rate as usize / 10).enumerate() {
         for (_, event) in events.extract_if(.., |(before, _)| *before == n) {
             sink.send(event);
@@ -344,6 +359,40 @@ fn phones_come_before_their_sound_and_a_voice_that_tells_its_own_keeps_them() {
         [],
         "without an avatar, no phones are computed"
     );
+}
+
+/// In a recording, the next word is marked when it begins, not when the previous one ends.
+#[test]
+fn the_pauses_of_a_voice_that_reports_phones_are_known_for_recordings() {
+    let _alone = seed_voice_noise();
+    for voice in ["slt", "rms", "awb", "kal16"] {
+        let text = "Yes, of course, we can.".to_owned();
+        let sentence = &synthesize(&[text], &[voice])[0][0];
+        let events = || {
+            let phones = Event::Phones(sentence.phones.clone());
+            vec![(0, phones), (0, Event::Words(sentence.words.clone()))]
+        };
+        let words = |report_pauses| {
+            let events = run_sink(false, report_pauses, sentence, events());
+            let mut words = events.into_iter().filter_map(|event| match event {
+                SynthesisEvent::Words(words) => Some(words),
+                _ => None,
+            });
+            words.next().unwrap()
+        };
+        let is_word = |entry: &(String, Position)| !entry.0.is_empty();
+        let with_pauses = words(true);
+        let spoken: Vec<_> = with_pauses.iter().filter(|entry| is_word(entry)).cloned().collect();
+        assert_eq!(spoken, words(false), "{voice}");
+        let mut pauses = with_pauses.windows(2).filter(|pair| pair[0].0.ends_with(','));
+        assert_eq!(pauses.clone().count(), 2, "{voice}: {with_pauses:?}");
+        assert!(
+            pauses
+                .all(|pair| !is_word(&pair[1])
+                    && pair[1].1.as_seconds() > pair[0].1.as_seconds() + 0.05),
+            "{voice}: {with_pauses:?}"
+        );
+    }
 }
 
 /// Speaks one recorded sentence for any text, in chunks of 0.1 s, the first after 0.1 s, at `speed`

@@ -466,7 +466,7 @@ impl tts::Tts for RecordingTts {
         sink: Sink<tts::Event>,
     ) -> Result<Handle, models::Error> {
         self.0.lock().unwrap().replies.push(request.reply);
-        sink.send(tts::Event::Usage { characters: 1 });
+        sink.send(tts::Event::Usage { provider: "", characters: 1 });
         sink.send(tts::Event::Audio { pcm: vec![1_000; 480_000], sample_rate: 48_000 });
         let record = self.clone();
         Ok(Handle::new(move || record.0.lock().unwrap().cancelled_segments += 1))

@@ -15,8 +15,8 @@ use models::face::vp8::Decoder;
 use models::tts::Phone;
 use opus::{Application, Channels as OpusChannels, Encoder};
 use recording::capture::{CaptureReader, CaptureWriter};
-use recording::delivery::{Channels, write};
-use recording::{Frame, Packet, Size, Track};
+use recording::delivery::write;
+use recording::{Channels, Frame, Packet, Size, Track};
 
 /// Bit of the first byte of a VP8 frame that is shown (RFC 6386, 9.1).
 const SHOW_FRAME: u8 = 0x10;

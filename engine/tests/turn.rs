@@ -239,6 +239,7 @@ fn synthesize(text: &str) -> Vec<i16> {
             | tts::Event::Words(_)
             | tts::Event::Usage { .. }
             | tts::Event::Provider(_)
+            | tts::Event::ServedBy(_)
             | tts::Event::Warning(_) => {}
         }
     }

@@ -77,7 +77,8 @@ impl Drop for HostedStream {
     }
 }
 
-/// The first model fails, the second one answers.
+/// The first model fails. The second one is slow, so a third one is asked, too; the second one
+/// answers.
 struct HostedLlm(VirtualTime);
 
 impl llm::Llm for HostedLlm {
@@ -85,6 +86,8 @@ impl llm::Llm for HostedLlm {
         self.0.schedule_after(Duration::from_millis(5), move || {
             sink.send(llm::Event::Provider("anthropic"));
             sink.send(llm::Event::Provider("openai"));
+            sink.send(llm::Event::Provider("groq"));
+            sink.send(llm::Event::ServedBy("openai"));
             sink.send(llm::Event::Text("Nothing at all.".into()));
             sink.send(llm::Event::End {
                 prompt_tokens: 100,
@@ -96,7 +99,8 @@ impl llm::Llm for HostedLlm {
     }
 }
 
-/// One second of audio for each text, over a connection of seven seconds.
+/// One second of audio for each text, over a connection of seven seconds. Another voice gets the
+/// text, too, and is too late.
 struct HostedTts(VirtualTime);
 
 impl tts::Tts for HostedTts {
@@ -107,7 +111,11 @@ impl tts::Tts for HostedTts {
     ) -> Result<Handle, models::Error> {
         self.0.schedule_after(Duration::from_millis(16), move || {
             sink.send(tts::Event::Provider("cartesia"));
-            sink.send(tts::Event::Usage { characters: request.text.chars().count() as u32 });
+            let characters = request.text.chars().count() as u32;
+            sink.send(tts::Event::Usage { provider: "", characters });
+            sink.send(tts::Event::Provider("elevenlabs"));
+            sink.send(tts::Event::Usage { provider: "elevenlabs", characters });
+            sink.send(tts::Event::ServedBy("cartesia"));
             sink.send(tts::Event::Audio { pcm: vec![1_000; 24_000], sample_rate: 24_000 });
             sink.send(tts::Event::End);
         });
@@ -167,6 +175,7 @@ fn the_use_of_each_provider_is_recorded_until_the_stt_has_closed_its_connection(
     };
     let expected = [
         llm("anthropic", [0, 0, 0]),
+        llm("groq", [0, 0, 0]),
         llm("openai", [100, 60, 20]),
         json!({
             "kind": "stt", "provider": "deepgram", "connected_seconds": 5.0,
@@ -176,6 +185,11 @@ fn the_use_of_each_provider_is_recorded_until_the_stt_has_closed_its_connection(
         json!({
             "kind": "tts", "provider": "cartesia", "connected_seconds": 7.0,
             "audio_seconds": 1.0, "characters": 15, "input_tokens": 0, "cached_tokens": 0,
+            "output_tokens": 0, "requests": 1,
+        }),
+        json!({
+            "kind": "tts", "provider": "elevenlabs", "connected_seconds": 0.0,
+            "audio_seconds": 0.0, "characters": 15, "input_tokens": 0, "cached_tokens": 0,
             "output_tokens": 0, "requests": 1,
         }),
     ];

@@ -8,8 +8,8 @@
 //!   └───────────────────────────────success───────────────────────────────────────┘
 //! ```
 //!
-//! The probe is the next real request; others are skipped until it has a result. Each further
-//! failure doubles the delay.
+//! The probe is the next real request; others are skipped until it has a result. For STT it is the
+//! audio of an utterance that another provider serves. Each further failure doubles the delay.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -29,8 +29,9 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(30);
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
-/// A probe without a result is forgotten after this time, and the next request is the probe.
-const MAX_PROBE: Duration = Duration::from_secs(60);
+/// A probe without a result is forgotten after this time, and the next request is the probe. Longer
+/// than any probe takes.
+const MAX_PROBE: Duration = Duration::from_secs(70);
 
 /// Number of breakers above which those that are closed are removed.
 const MAX_BREAKERS: usize = 4_096;
@@ -128,6 +129,30 @@ impl Default for State {
     }
 }
 
+impl State {
+    /// The sentence about the failure; `None` if the breaker is closed.
+    fn skip_reason(&self) -> Option<&str> {
+        match self {
+            Self::Closed { .. } => None,
+            Self::Open { reason, .. } | Self::Probing { reason, .. } => Some(reason),
+        }
+    }
+
+    /// Begins a probe if one is due.
+    fn start_probe(&mut self, now: Instant) -> bool {
+        let (due_at, delay, reason) = match self {
+            Self::Closed { .. } => return false,
+            Self::Open { until, delay, reason } => (*until, *delay, reason),
+            Self::Probing { since, delay, reason } => (*since + MAX_PROBE, *delay, reason),
+        };
+        if now < due_at {
+            return false;
+        }
+        *self = Self::Probing { since: now, delay, reason: std::mem::take(reason) };
+        true
+    }
+}
+
 impl Breaker {
     /// Whether a request may be sent.
     ///
@@ -135,24 +160,21 @@ impl Breaker {
     /// The sentence about the failure because of which this account is skipped.
     pub(crate) fn admit(&self, now: Instant) -> Result<(), String> {
         let mut state = lock(&self.state);
-        match &*state {
-            State::Closed { .. } => Ok(()),
-            State::Open { until, reason, .. } if now < *until => Err(reason.clone()),
-            State::Probing { since, reason, .. } if now < *since + MAX_PROBE => Err(reason.clone()),
-            State::Open { delay, reason, .. } | State::Probing { delay, reason, .. } => {
-                *state = State::Probing { since: now, delay: *delay, reason: reason.clone() };
-                Ok(())
-            }
+        if state.start_probe(now) {
+            return Ok(());
         }
+        state.skip_reason().map_or(Ok(()), |reason| Err(reason.to_owned()))
     }
 
-    /// Whether [`Breaker::admit`] would skip a request.
-    pub(crate) fn is_skipping(&self, now: Instant) -> bool {
-        match &*lock(&self.state) {
-            State::Closed { .. } => false,
-            State::Open { until, .. } => now < *until,
-            State::Probing { since, .. } => now < *since + MAX_PROBE,
-        }
+    /// The sentence about the failure because of which this account is skipped, also while a probe
+    /// is due; `None` if it is not skipped.
+    pub(crate) fn skip_reason(&self) -> Option<String> {
+        lock(&self.state).skip_reason().map(str::to_owned)
+    }
+
+    /// Whether a probe is due. It is then that of the caller, who must report its result.
+    pub(crate) fn start_probe(&self, now: Instant) -> bool {
+        lock(&self.state).start_probe(now)
     }
 
     /// A request succeeded.
@@ -240,9 +262,7 @@ mod tests {
         assert_eq!(breaker.admit(at(41)), Ok(()), "the first failure is too old");
         breaker.failed(at(41), &error(ErrorKind::Failed));
         assert_eq!(breaker.admit(at(50)), Err("OpenAI failed".into()));
-        assert!(breaker.is_skipping(at(50)) && !breaker.is_skipping(at(51)));
         assert_eq!(breaker.admit(at(51)), Ok(()), "the probe");
-        assert!(breaker.is_skipping(at(52)) && !breaker.is_skipping(at(51) + MAX_PROBE));
         assert!(breaker.admit(at(52)).is_err(), "one probe at a time");
         breaker.failed(at(53), &error(ErrorKind::Busy));
         assert!(breaker.admit(at(72)).is_err() && breaker.admit(at(73)).is_ok());
@@ -294,6 +314,24 @@ mod tests {
         assert_eq!(breaker.admit(later), Ok(()));
         assert!(breaker.admit(later).is_err());
         assert_eq!(breaker.admit(later + MAX_PROBE), Ok(()), "the probe was lost");
+    }
+
+    #[test]
+    fn a_probe_is_started_by_one_caller_when_it_is_due() {
+        let (breaker, now) = (breaker(), Instant::now());
+        assert_eq!((breaker.skip_reason(), breaker.start_probe(now)), (None, false));
+        breaker.failed(now, &error(ErrorKind::InvalidKey));
+        let reason = || Some("OpenAI failed".to_owned());
+        let due = now + MAX_DELAY;
+        assert!(!breaker.start_probe(due - Duration::from_millis(1)));
+        assert_eq!(breaker.skip_reason(), reason());
+        assert!(breaker.start_probe(due) && !breaker.start_probe(due));
+        assert_eq!(breaker.skip_reason(), reason(), "it is skipped during the probe");
+        breaker.failed(due, &error(ErrorKind::InvalidKey));
+        assert!(!breaker.start_probe(due + Duration::from_secs(299)));
+        assert!(breaker.start_probe(due + MAX_DELAY));
+        breaker.succeeded();
+        assert_eq!((breaker.skip_reason(), breaker.start_probe(due + MAX_DELAY)), (None, false));
     }
 
     #[test]

@@ -6,10 +6,15 @@
 //!
 //! A provider whose breaker is open is skipped. Each reason is told once per call.
 //!
+//! Hedging ([`Hedge`]), which is off by default: a request without an answer after some time is sent
+//! to the next provider, too. The first one of both that answers serves; the other is cancelled.
+//!
 //! Chains, and the [`named`] models outside of chains, tell which provider serves.
 
 mod llm;
 mod named;
+mod outbox;
+mod race;
 mod tts;
 mod warnings;
 
@@ -18,6 +23,7 @@ use std::sync::Arc;
 #[allow(unused_imports)]
 pub(crate) use llm::LlmChain;
 pub(crate) use named::{NamedLlm, NamedStt, NamedTts};
+pub(crate) use race::Hedge;
 pub(crate) use tts::{TtsChain, TtsEntry};
 
 use crate::breaker::Breaker;

@@ -37,12 +37,13 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    is_exhausted: bool,
 }
 
 impl Error {
     /// A failure of `kind`, described in one sentence.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), source: None, is_exhausted: false }
     }
 
     /// Adds the cause.
@@ -50,6 +51,18 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same error: all models have failed, and none of them has answered.
+    #[must_use]
+    pub(crate) fn exhausted(self) -> Self {
+        Self { is_exhausted: true, ..self }
+    }
+
+    /// Whether all models have failed, and none of them has answered: no fallback is left.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.is_exhausted
     }
 
     /// Kind of failure.

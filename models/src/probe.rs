@@ -196,7 +196,9 @@ pub async fn ask(llm: &dyn Llm, limit: Duration) -> Result<TextResult, Error> {
             Some(llm::Event::End { .. }) => break,
             Some(llm::Event::Failed(error)) => return Err(error),
             Some(llm::Event::Warning(sentence)) => return Err(failed(&sentence)),
-            Some(llm::Event::ToolCall { .. } | llm::Event::Provider(_)) => {}
+            Some(
+                llm::Event::ToolCall { .. } | llm::Event::Provider(_) | llm::Event::ServedBy(_),
+            ) => {}
             None => return Err(failed("the answer stopped without an end")),
         }
     }

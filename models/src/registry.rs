@@ -17,11 +17,13 @@ mod voices;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 
 use self::accounts::{Access, non_empty};
 use crate::breaker::{Breaker, BreakerKey, Breakers};
+use crate::chain::Hedge;
 use crate::llm::RefusedParameters;
 use crate::llm::builtin::{CachedEncoder, TextEncoder};
 use crate::scripted::{Script, ScriptedProvider};
@@ -49,10 +51,28 @@ pub struct Config {
     pub defaults: DefaultProviders,
     /// Time limits by the vendor's name.
     pub timeouts: BTreeMap<&'static str, ProviderTimeouts>,
+    /// Delays after which a slow request is sent to the next provider of the agent, too; `None` =
+    /// never.
+    pub hedge: Option<HedgeDelays>,
     /// Script of the scripted models when the agent provides none.
     pub script: Script,
     /// Folder for the samples that the scripted STT receives, if a script requests them.
     pub tap_folder: Option<PathBuf>,
+}
+
+/// Times from a request to its hedge, see [`Config::hedge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HedgeDelays {
+    /// Of a language model without a first token.
+    pub llm: Duration,
+    /// Of a TTS without a first sound, for the first segment of a reply.
+    pub tts: Duration,
+}
+
+impl Default for HedgeDelays {
+    fn default() -> Self {
+        Self { llm: Duration::from_millis(1_500), tts: Duration::from_millis(1_200) }
+    }
 }
 
 /// The providers of agents that name none, in the order in which they are tried. Empty = the
@@ -199,6 +219,12 @@ impl Registry {
     #[must_use]
     pub fn provider_states(&self) -> Vec<(&'static str, &'static str, bool)> {
         self.breakers.states()
+    }
+
+    /// The hedging of chains whose delay is `after`.
+    fn hedge(&self, after: impl Fn(&HedgeDelays) -> Duration) -> Option<Hedge> {
+        let after = self.config.hedge.as_ref().map(after)?;
+        Some(Hedge { after, runtime: self.runtime.clone() })
     }
 
     fn breaker(&self, kind: Kind, vendor: &Vendor, access: &Access) -> Arc<Breaker> {

@@ -64,7 +64,7 @@ fn synthesise(
                 speech.rate = sample_rate;
                 speech.pcm.extend(pcm);
             }
-            Event::Usage { .. } | Event::Provider(_) | Event::Warning(_) => {}
+            Event::Usage { .. } | Event::Provider(_) | Event::ServedBy(_) | Event::Warning(_) => {}
             Event::End => return speech,
             Event::Failed(error) => panic!("{text:?}: {error}"),
         }

@@ -96,7 +96,11 @@ fn speak(flite: &Flite, text: &str, voice: &str) -> (Vec<Phone>, Vec<i16>) {
         match event {
             Event::Phones(more) => phones.extend(more),
             Event::Audio { pcm, .. } => samples.extend(pcm),
-            Event::Words(_) | Event::Usage { .. } | Event::Provider(_) | Event::Warning(_) => {}
+            Event::Words(_)
+            | Event::Usage { .. }
+            | Event::Provider(_)
+            | Event::ServedBy(_)
+            | Event::Warning(_) => {}
             Event::End => break,
             Event::Failed(error) => panic!("{error}"),
         }

@@ -14,7 +14,7 @@ use self::writer::DeliveryWriter;
 use crate::capture::{CaptureReader, ReadError};
 pub use crate::mixer::Channels;
 use crate::mixer::Mixer;
-use crate::{Packet, SAMPLE_RATE, Track};
+use crate::{Channels, Packet, SAMPLE_RATE, Track};
 
 /// A packet may be this much older than one before it in the file of a call: the network held it
 /// back.

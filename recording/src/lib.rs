@@ -63,6 +63,16 @@ pub struct Size {
     pub height: u32,
 }
 
+/// The channels of the delivered sound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channels {
+    /// Both voices in one channel.
+    #[default]
+    Mixed,
+    /// The user left, the agent right.
+    Split,
+}
+
 /// Sample rate of all Opus streams, in Hz.
 const SAMPLE_RATE: u32 = 48_000;
 /// Delay of the Opus encoders of calls, in samples: that of libopus for speech (2.5 ms and 4 ms).

@@ -3,7 +3,7 @@
 use opus::{Application, Bitrate, Encoder, Signal};
 
 use crate::timeline::Timeline;
-use crate::{Packet, SAMPLE_RATE, Track};
+use crate::{Channels, Packet, SAMPLE_RATE, Track};
 
 /// Samples of a packet, 20 ms.
 const FRAME_SAMPLES: usize = 960;

@@ -60,7 +60,14 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
     ("storage", &[("url", ValueKind::Text)]),
     (
         "providers",
-        &[("stt", ValueKind::TextList), ("llm", ValueKind::TextList), ("tts", ValueKind::TextList)],
+        &[
+            ("stt", ValueKind::TextList),
+            ("llm", ValueKind::TextList),
+            ("tts", ValueKind::TextList),
+            ("hedge", ValueKind::Bool),
+            ("hedge_llm_after", ValueKind::Number),
+            ("hedge_tts_after", ValueKind::Number),
+        ],
     ),
     (
         "limits",

@@ -4,19 +4,39 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use models::registry::{Account, Accounts, DefaultProviders, ProviderTimeouts, VENDORS, Vendor};
+use models::registry::{
+    Account, Accounts, DefaultProviders, HedgeDelays, ProviderTimeouts, VENDORS, Vendor,
+};
 use serde::Deserialize;
 
 /// `[providers]`
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Providers {
     pub(crate) stt: Vec<String>,
     pub(crate) llm: Vec<String>,
     pub(crate) tts: Vec<String>,
+    pub(crate) hedge: bool,
+    pub(crate) hedge_llm_after: f64,
+    pub(crate) hedge_tts_after: f64,
     /// `[providers.NAME]`
     #[serde(flatten)]
     pub(crate) accounts: BTreeMap<String, AccountSettings>,
+}
+
+impl Default for Providers {
+    fn default() -> Self {
+        let HedgeDelays { llm, tts } = HedgeDelays::default();
+        Self {
+            stt: Vec::new(),
+            llm: Vec::new(),
+            tts: Vec::new(),
+            hedge: false,
+            hedge_llm_after: llm.as_secs_f64(),
+            hedge_tts_after: tts.as_secs_f64(),
+            accounts: BTreeMap::new(),
+        }
+    }
 }
 
 /// `[providers.NAME]`
@@ -32,6 +52,7 @@ pub(crate) struct AccountSettings {
     pub(crate) connect_timeout: Option<f64>,
     pub(crate) first_timeout: Option<f64>,
     pub(crate) gap_timeout: Option<f64>,
+    pub(crate) final_timeout: Option<f64>,
 }
 
 impl std::fmt::Debug for AccountSettings {
@@ -43,17 +64,18 @@ impl std::fmt::Debug for AccountSettings {
 
 impl AccountSettings {
     /// The time limits in seconds, with their keys.
-    fn timeouts(&self) -> [(&'static str, Option<f64>); 3] {
+    fn timeouts(&self) -> [(&'static str, Option<f64>); 4] {
         [
             ("connect_timeout", self.connect_timeout),
             ("first_timeout", self.first_timeout),
             ("gap_timeout", self.gap_timeout),
+            ("final_timeout", self.final_timeout),
         ]
     }
 }
 
 /// Keys of `[providers.NAME]`.
-pub(super) const ACCOUNT_KEYS: [&str; 9] = [
+pub(super) const ACCOUNT_KEYS: [&str; 10] = [
     "api_key",
     "api_key_file",
     "base_url",
@@ -63,6 +85,7 @@ pub(super) const ACCOUNT_KEYS: [&str; 9] = [
     "connect_timeout",
     "first_timeout",
     "gap_timeout",
+    "final_timeout",
 ];
 
 /// Range of a time limit, in seconds.
@@ -82,27 +105,42 @@ impl Providers {
     /// Checks the time limits.
     ///
     /// # Errors
-    /// The name of the account, and what is wrong.
+    /// The key, or that of the account, and what is wrong.
     pub(super) fn check_timeouts(&self) -> Result<(), (String, String)> {
+        let (min, max) = (TIMEOUTS.start(), TIMEOUTS.end());
+        let range = format!("a number of seconds between {min} and {max}");
+        for (key, seconds) in
+            [("hedge_llm_after", self.hedge_llm_after), ("hedge_tts_after", self.hedge_tts_after)]
+        {
+            if !TIMEOUTS.contains(&seconds) {
+                return Err((format!("providers.{key}"), format!("is not {range}")));
+            }
+        }
         for (name, settings) in &self.accounts {
             for (key, seconds) in settings.timeouts() {
                 if seconds.is_some_and(|seconds| !TIMEOUTS.contains(&seconds)) {
-                    let range = format!("{} and {}", TIMEOUTS.start(), TIMEOUTS.end());
-                    let reason = format!("{key} is not a number of seconds between {range}");
-                    return Err((format!("providers.{name}"), reason));
+                    return Err((format!("providers.{name}"), format!("{key} is not {range}")));
                 }
             }
         }
         Ok(())
     }
 
+    /// The delays of hedged requests; `None` = requests are not hedged.
+    pub(crate) fn hedge_delays(&self) -> Option<HedgeDelays> {
+        let delay = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
+        let (llm, tts) = (delay(self.hedge_llm_after)?, delay(self.hedge_tts_after)?);
+        self.hedge.then_some(HedgeDelays { llm, tts })
+    }
+
     /// The time limits by the vendor's name.
     pub(crate) fn timeouts(&self) -> BTreeMap<&'static str, ProviderTimeouts> {
         let of_account = |(name, settings): (&String, &AccountSettings)| {
-            let [connect, first, gap] = settings
+            let [connect, first, gap, final_transcript] = settings
                 .timeouts()
                 .map(|(_, seconds)| seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()));
-            Some((Vendor::find(name)?.name, ProviderTimeouts { connect, first, gap }))
+            let timeouts = ProviderTimeouts { connect, first, gap, final_transcript };
+            Some((Vendor::find(name)?.name, timeouts))
         };
         self.accounts.iter().filter_map(of_account).collect()
     }
@@ -174,5 +212,26 @@ fn read_key(path: &Path) -> Result<String, String> {
     match text.lines().next().map(str::trim) {
         Some(key) if !key.is_empty() => Ok(key.to_owned()),
         _ => Err(format!("{} is empty", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(text: &str) -> Option<HedgeDelays> {
+        toml::from_str::<Providers>(text).unwrap().hedge_delays()
+    }
+
+    #[test]
+    fn requests_are_hedged_after_the_configured_delays_if_that_is_switched_on() {
+        assert_eq!(delays("hedge_llm_after = 3"), None);
+        assert_eq!(delays("hedge = true"), Some(HedgeDelays::default()));
+        let changed = delays("hedge = true\nhedge_llm_after = 2\nhedge_tts_after = 0.7").unwrap();
+        let expected = (Duration::from_secs(2), Duration::from_millis(700));
+        assert_eq!((changed.llm, changed.tts), expected);
+        let wrong: Providers = toml::from_str("hedge_tts_after = 0").unwrap();
+        let reason = "is not a number of seconds between 0.1 and 60".to_owned();
+        assert_eq!(wrong.check_timeouts(), Err(("providers.hedge_tts_after".into(), reason)));
     }
 }

@@ -87,6 +87,9 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("providers.stt", "deepgram,builtin", |c| c.providers.stt.join(" "), "deepgram builtin"),
         ("providers.llm", "anthropic", |c| c.providers.llm.join(" "), "anthropic"),
         ("providers.tts", "[\"cartesia\"]", |c| c.providers.tts.join(" "), "cartesia"),
+        ("providers.hedge", "yes", |c| c.providers.hedge.to_string(), "true"),
+        ("providers.hedge_llm_after", "2", |c| c.providers.hedge_llm_after.to_string(), "2"),
+        ("providers.hedge_tts_after", "0.8", |c| c.providers.hedge_tts_after.to_string(), "0.8"),
         ("server.cors_origins", "*", |c| c.server.cors_origins.join(" "), "*"),
         (
             "server.metrics_token",
@@ -393,7 +396,8 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
     std::fs::write(&key_file, "from-a-file\n").unwrap();
     let text = format!(
         "[providers]\nstt = [\"deepgram\", \"builtin\"]\n[providers.deepgram]\napi_key = \"k\"\n\
-         workspaces = [\"a\"]\nfirst_timeout = 1.5\n[providers.cartesia]\napi_key_file = {key_file:?}\n"
+         workspaces = [\"a\"]\nfirst_timeout = 1.5\n\
+         final_timeout = 0.4\n[providers.cartesia]\napi_key_file = {key_file:?}\n"
     );
     let config = load_toml(&text, &[]).unwrap();
     assert_eq!(config.providers.defaults().stt, ["deepgram", "builtin"]);
@@ -404,8 +408,10 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
     };
     assert_eq!(found("deepgram", "a").as_deref(), Some("k"));
     assert_eq!(found("deepgram", "b"), None);
-    let first = config.providers.timeouts()["deepgram"].first;
-    assert_eq!(first, Some(std::time::Duration::from_millis(1_500)));
+    let timeouts = config.providers.timeouts()["deepgram"];
+    let millis = |millis| Some(std::time::Duration::from_millis(millis));
+    assert_eq!((timeouts.first, timeouts.final_transcript), (millis(1_500), millis(400)));
+    assert_eq!((timeouts.connect, timeouts.gap), (None, None));
     assert_eq!(found("cartesia", "b").as_deref(), Some("from-a-file"));
     assert!(!format!("{config:?}").contains("from-a-file"));
     for (text, expected) in [

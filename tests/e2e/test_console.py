@@ -367,6 +367,77 @@ def test_resources_of_agents_can_be_created_changed_and_deleted(
     assert server.request("GET", f"{path}/{record['id']}").status == 404
 
 
+def test_the_recording_of_an_agent_is_set_by_keyboard(server, console):
+    agent = server.create_agent(name="Museum")["id"]
+
+    def read():
+        record = server.request("GET", f"/v1/ext/agent/{agent}").json()
+        return record["record"], record["config"]["recording"]
+
+    default = {
+        "channels": "mixed",
+        "format": "webm",
+        "notice": True,
+        "message": None,
+        "optional": False,
+    }
+    assert read() == (False, default)
+    console_page = console().login()
+    page = console_page.page
+    console_page.open(f"agents/{agent}")
+    page.focus("#recording summary")
+    page.keyboard.press("Enter")
+    assert not page.get_by_label("Spoken notice").is_visible()
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#f-record:focus")
+    page.keyboard.press("Space")
+    labels = []
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        assert page.evaluate(IS_FOCUS_VISIBLE)
+        labels.append(page.evaluate("document.activeElement.labels[0].textContent"))
+        match labels[-1]:
+            case "Callers may turn the recording off":
+                page.keyboard.press("Space")
+            case "Spoken notice":
+                page.keyboard.type("We record this call.")
+            case "Sound" | "Format of the file":
+                page.keyboard.press("ArrowDown")
+    assert labels == [
+        "Show callers that the call is recorded",
+        "Callers may turn the recording off",
+        "Spoken notice",
+        "Sound",
+        "Format of the file",
+    ]
+    assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
+    page.click("text=Save changes")
+    page.wait_for_selector(".toast:has-text('Saved')")
+    changed = {
+        "channels": "split",
+        "format": "mp4",
+        "notice": True,
+        "message": "We record this call.",
+        "optional": True,
+    }
+    assert read() == (True, changed)
+    # A template has the same fields.
+    console_page.open("templates/new")
+    page.fill("#f-template-name", "Recorded")
+    page.fill("#f-template-system-prompt", "You sell tickets.")
+    page.click("#recording summary")
+    page.get_by_label("Record its calls").check()
+    page.get_by_label("Show callers that the call is recorded").uncheck()
+    page.click("text=Create template")
+    page.wait_for_selector("h1:text-is('Templates')")
+    [template] = server.request("GET", "/v1/ext/templates").json()
+    template = server.request("GET", f"/v1/ext/template/{template['id']}").json()
+    assert (template["record"], template["config"]["recording"]) == (
+        True,
+        {**default, "notice": False},
+    )
+
+
 def test_an_agent_is_made_of_a_template(server, console):
     console_page = console().login().open("templates/new")
     page = console_page.page

@@ -4,6 +4,8 @@ import pytest
 
 from kit import CHROMIUM
 from kit import call as calls
+from kit.console import FIND_LOW_CONTRAST
+from kit.polling import wait_until
 
 FIRST_ROOM = "What do visitors see in the first room?"
 
@@ -390,3 +392,70 @@ def test_suggested_questions_are_asked_by_keyboard(server, call):
         "[...line.childNodes].slice(1).map((node) => node.textContent).join(''))"
     )
     assert lines and all(line == line.lstrip() for line in lines), lines
+
+
+def test_a_caller_is_told_of_the_recording_and_refuses_it(server, call):
+    """Before and during the call, on an embed page on a phone, by keyboard."""
+    agent = server.create_agent(
+        extra={"record": True, "embed": {"enabled": True, "origins": []}},
+        config={"recording": {"optional": True, "message": "This call is recorded."}},
+    )
+    page = call(width=390, height=844, scheme="dark").open(f"{server.url}/embed/{agent['id']}")
+    assert page.page.inner_text("#recorded").startswith("This call is recorded.")
+    wrong = {}
+
+    def check(what):
+        if found := page.page.evaluate(FIND_LOW_CONTRAST):
+            wrong[what] = found
+        for width, height in SIZES:
+            page.page.set_viewport_size({"width": width, "height": height})
+            if found := page.page.evaluate(FIND_MISPLACED):
+                wrong[f"{what} at {width} x {height}"] = found
+        page.page.set_viewport_size({"width": 390, "height": 844})
+        page.save_screenshot(f"recording-{what}-phone")
+
+    check("before")
+    page.page.click("#join-typing")
+    ready = page.wait_for_message("bot-ready")
+    assert ready["data"]["recording"] == {"notice": True, "optional": True}
+    page.page.wait_for_selector("#recording-words[role=status]:has-text('Being recorded')")
+    page.page.wait_for_selector("#recording-refuse:has-text('Do not record')")
+    page.page.wait_for_selector("#veil.gone", state="attached")
+    # The agent says it, too.
+    assert page.wait_for_event("agent.started_speaking")["payload"]["text"] == (
+        "This call is recorded."
+    )
+    check("during")
+    conversation = page.page.evaluate("JSON.parse(Object.values(sessionStorage)[0]).conversation")
+    file = server.data / "recordings" / f"{conversation}.capture"
+    wait_until(file.exists, lambda: f"no {file}")
+    page.page.focus("#recording-refuse")
+    mark = page.message_count()
+    page.page.keyboard.press("Enter")
+    page.page.wait_for_selector("#recording-words:has-text('Nothing is recorded')")
+    page.page.wait_for_selector("#recording-refuse", state="hidden")
+    assert page.page.evaluate("document.activeElement.id") == "recording"
+    assert page.wait_for_message("server-response", mark)["data"]["t"] == "recording"
+    check("refused")
+    wait_until(lambda: not file.exists(), lambda: f"{file} is still there")
+    # A reload continues the call, and the recording does not come back.
+    page.page.reload()
+    page.page.evaluate("e2e.ready")
+    assert "recording" not in page.wait_for_message("bot-ready")["data"]
+    page.page.wait_for_selector("#recording-words:has-text('Nothing is recorded')")
+    assert server.request("DELETE", f"/v1/conversation/{conversation}").status == 200
+    page.page.wait_for_selector("#over-title:has-text('The conversation is over')")
+    assert not list((server.data / "recordings").glob(f"{conversation}.*"))
+    assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
+
+
+@pytest.mark.parametrize("notice", [True, False])
+def test_a_join_page_has_the_notice_of_its_agent(server, call, notice):
+    agent = server.create_agent(
+        extra={"record": True}, config={"recording": {"notice": notice, "optional": not notice}}
+    )
+    page = call().open(server.create_conversation(agent["id"])["join_link"])
+    page.page.wait_for_selector("#welcome-title:has-text('Ready to talk with Test agent')")
+    assert page.page.is_visible("#recorded") == notice
+    if notice:
+        assert page.page.inner_text("#recorded") == "This call is recorded."

@@ -51,6 +51,9 @@ def test_an_outdated_document_is_detected_and_rewritten(tmp_path):
             }
         )
     )
+    providers = json.loads((ROOT / "docs" / "results" / "providers.json").read_text())
+    providers["runs"][0]["cpu_ms_per_call_second"] |= {"sum": 0.123, "media": 0.045}
+    (results / "providers.json").write_text(json.dumps(providers))
     document = tmp_path / "performance.md"
     document.write_text((ROOT / "docs" / "performance.md").read_text())
     paths = ("--document", document, "--results", results)
@@ -62,6 +65,7 @@ def test_an_outdated_document_is_detected_and_rewritten(tmp_path):
     text = document.read_text()
     assert (
         "| 1 | 12 / 35 ms |" in text
+        and "| deepgram, elevenlabs | no | 0.12 ms | 0.04 ms |" in text
         and "| a step | 12 µs | 98\u202f765 |" in text
         and "| other | 1 ns | – |" in text
     )

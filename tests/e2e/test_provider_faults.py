@@ -223,11 +223,10 @@ def test_faults_of_language_models(server, vendor, report, kind, with_fallback):
         spare_kind = next(
             other for other in (providers.OpenAiFake, providers.AnthropicFake) if other != kind
         )
-        # A fallback has no key of its own.
         spare = vendor(spare_kind, lambda question: SPARE, needs_key=False)
         llm.fail(case.kind, **case.options)
         fallback = (
-            {"fallback": [provider_call.choice(spare, model="another-model")]}
+            {"fallback": [provider_call.fallback(spare, model="another-model")]}
             if with_fallback
             else {}
         )

@@ -119,6 +119,65 @@ fn join_link_without_token(row: &Row, base: &str) -> String {
     format!("{base}/join/{}", row.id)
 }
 
+// The schema of `chat_history`, which `ConversationView::chat_history` builds.
+
+/// What was said in a conversation.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only describes a value")]
+struct ChatHistory {
+    /// In the order of their ends.
+    messages: Vec<ChatMessage>,
+}
+
+/// A message of a conversation: spoken, returned by a tool, or context from a command.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only describes a value")]
+struct ChatMessage {
+    #[schemars(extend("enum" = ["user", "assistant", "tool", "system", "visitor"]))]
+    role: String,
+    /// The text: spoken by the user, heard from the agent, or returned by the tool.
+    content: String,
+    #[schemars(extend("format" = "date-time"))]
+    timestamp: String,
+    /// Start of the message, in seconds since the start of the conversation.
+    seconds_from_start: f64,
+    /// Seconds from the start to the end of the message.
+    duration: f64,
+    /// The agent's utterance.
+    speech_id: Option<String>,
+    /// Whether the agent was cut.
+    interrupted: bool,
+    /// Of a message of a tool.
+    #[schemars(with = "ChatToolCall", skip_serializing_if = "Option::is_none")]
+    tool_call: Option<ChatToolCall>,
+    /// The words of a message of the agent, if the call is recorded and the voice reports the times
+    /// of all of them. A word that was cut is absent.
+    #[schemars(with = "Vec<ChatWord>", skip_serializing_if = "Option::is_none")]
+    words: Option<Vec<ChatWord>>,
+}
+
+/// A call of a tool.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only describes a value")]
+struct ChatToolCall {
+    name: String,
+    #[schemars(with = "Option<Map<String, Value>>")]
+    arguments: Value,
+    result: String,
+}
+
+/// A word that was heard.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only describes a value")]
+struct ChatWord {
+    /// The word as in `content`, with its punctuation.
+    text: String,
+    /// When it began, in seconds of the recording, which starts with the conversation.
+    start: f64,
+    /// When it ended.
+    end: f64,
+}
+
 /// The fields of both representations.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct ConversationFields<'a> {
@@ -189,7 +248,7 @@ pub(crate) struct ListedConversation<'a> {
     usage_json: String,
     #[schemars(with = "Map<String, Value>")]
     snippets: Value,
-    #[schemars(with = "Map<String, Value>")]
+    #[schemars(with = "ChatHistory")]
     chat_history: Value,
 }
 
@@ -202,7 +261,7 @@ pub(crate) struct Conversation<'a> {
     /// A link to the recording, new in each response; empty until it is stored.
     recording_url: String,
     transcript: Vec<TranscriptEntry>,
-    #[schemars(with = "Map<String, Value>")]
+    #[schemars(with = "ChatHistory")]
     chat_history: Value,
     #[schemars(with = "Map<String, Value>")]
     snippets: Value,

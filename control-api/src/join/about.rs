@@ -14,7 +14,7 @@ use crate::http::extract::Path;
 use crate::http::responses::JsonResult;
 use crate::join::signaling;
 use crate::state::AppState;
-use crate::store::agent::Agent;
+use crate::store::agent::{Agent, AgentSettings};
 use crate::store::json_record;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -29,6 +29,27 @@ pub(crate) struct About {
     persona_name: String,
     /// Questions that the page suggests; at most 6.
     suggested_questions: Vec<String>,
+    /// Present if the call is recorded and the page must say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recording: Option<RecordingNotice>,
+}
+
+/// What a page says about the recording of calls, as in `bot-ready`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub(crate) struct RecordingNotice {
+    /// Always true.
+    notice: bool,
+    /// Whether the user may discard the recording during the call.
+    optional: bool,
+}
+
+impl RecordingNotice {
+    /// The notice of an agent's calls; `None` if they are not recorded, or without a notice.
+    pub(crate) fn of(settings: &AgentSettings) -> Option<Self> {
+        let recording = &settings.config.recording;
+        (settings.record && recording.notice)
+            .then_some(Self { notice: true, optional: recording.optional })
+    }
 }
 
 async fn about(
@@ -45,5 +66,6 @@ async fn about(
     let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
     let persona_name = persona.unwrap_or(&row.agent_name).to_owned();
     let suggested_questions = agent.settings.config.suggested_questions.clone();
-    Ok(axum::Json(About { status: row.status, persona_name, suggested_questions }))
+    let recording = RecordingNotice::of(&agent.settings);
+    Ok(axum::Json(About { status: row.status, persona_name, suggested_questions, recording }))
 }

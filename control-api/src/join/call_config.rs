@@ -7,6 +7,7 @@ use std::time::Duration;
 use conversation::settings;
 use conversation::spec::ToolSpec;
 use engine_api::{AvatarChoice, CallConfig, Guardrail, RecordingChoice, Tool, ToolBackend};
+use models::registry::Kind;
 use serde_json::{Value, json};
 
 use crate::join::prompt;
@@ -17,6 +18,7 @@ use crate::state::AppState;
 use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar};
 use crate::store::conversation::Row;
 use crate::store::guardrail::GuardrailDocument;
+use crate::store::providers::Llm;
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::tool::{EventMessage, ToolDocument, ToolKind};
 use crate::store::{self, json_record};
@@ -56,6 +58,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         &avatar,
         &turn,
         tools.iter().map(|(_, spec)| spec.clone()).collect(),
+        has_llm_fallback(state, row, &avatar.config.llm),
     )
     .to_spec()
     .map_err(|e| corrupt(&e.to_string()))?;
@@ -91,11 +94,20 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         expose_tools: settings.config.expose_tools,
         trust_client_context: settings.config.trust_client_context,
         record_trace: settings.config.record_trace,
-        recording: settings.record.then(|| RecordingChoice {
+        recording: settings.record.then_some(RecordingChoice {
             notice: settings.config.recording.notice,
             is_optional: settings.config.recording.optional,
         }),
     })
+}
+
+/// Whether another language model answers if the first one fails within its answer.
+fn has_llm_fallback(state: &AppState, row: &Row, llm: &Llm) -> bool {
+    if non_empty(llm.provider.as_ref()).is_none() {
+        let registry = state.config.registry.as_ref();
+        return registry.is_some_and(|r| r.default_providers(Kind::Llm, &row.workspace).len() > 1);
+    }
+    non_empty(llm.fallback_model.as_ref()).is_some() || !llm.fallback.is_empty()
 }
 
 /// The turn-taking settings of the agent, for the conversation with number
@@ -106,6 +118,7 @@ fn turn_settings<'a>(
     avatar: &'a Avatar,
     turn: &'a Value,
     tools: Vec<ToolSpec>,
+    fallback_llm: bool,
 ) -> settings::AgentTurnConfig<'a> {
     let stt = &avatar.config.stt;
     let greetings = &avatar.welcome_message.messages;
@@ -122,6 +135,7 @@ fn turn_settings<'a>(
         turn_model: stt.turn_model,
         language: stt.language.as_deref(),
         greeting: greeting.map(String::as_str),
+        recording_message: agent.config.recording.message.as_deref().filter(|_| agent.record),
         greeting_delay: number(Some(&avatar.welcome_message.wait_time)),
         // Null and 0 are equivalent here: no call-outs.
         idle_timeout: Some(number(avatar.idle_timeout.timeout.as_ref()).unwrap_or(0.0)),
@@ -134,8 +148,9 @@ fn turn_settings<'a>(
         error_message: Some(non_empty(agent.config.error_message.as_ref())),
         user_id: row.user_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| row.id.clone()),
         tools,
-        fallback_llm: non_empty(avatar.config.llm.fallback_model.as_ref()).is_some(),
+        fallback_llm,
         fallback_tts: false,
+        record_words: agent.record,
     }
 }
 

@@ -11,13 +11,14 @@ use axum::response::Response;
 use axum::routing::get;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::{ApiError, Resource};
 use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
 use crate::http::validate::FieldErrors;
+use crate::join::about::RecordingNotice;
 use crate::resources::conversations::{self, ContextValue, JoinResponse, NewConversation};
 use crate::state::AppState;
 use crate::store::agent::Agent;
@@ -34,6 +35,7 @@ struct EmbeddableAgent {
     workspace: String,
     id: String,
     origins: Vec<String>,
+    recording: Option<RecordingNotice>,
 }
 
 /// A visitor's request for a conversation.
@@ -76,14 +78,16 @@ async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableA
     if !settings.embed.enabled || !settings.is_active {
         return Err(not_found());
     }
+    let recording = RecordingNotice::of(&settings);
     let origins = settings.embed.origins.into_iter().map(|origin| origin.0).collect();
-    Ok(EmbeddableAgent { workspace, id, origins })
+    Ok(EmbeddableAgent { workspace, id, origins, recording })
 }
 
 pub(crate) fn routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
     let page = async move |State(state): State<Arc<AppState>>, Path(id): Path<String>| {
-        find_embeddable_agent(&state, &id).await.map(|agent| pages.embed(&agent.origins))
+        let agent = find_embeddable_agent(&state, &id).await?;
+        Ok::<_, ApiError>(pages.embed(&agent.origins, &json!(agent.recording)))
     };
     Router::new().route("/embed/{agent_id}", get(page).post(create_conversation))
 }

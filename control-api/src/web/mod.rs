@@ -38,6 +38,7 @@ const ASSETS: &[Asset] = &[
     ("suggestions.js", JS, include_str!("pages/suggestions.js")),
     ("unheard-microphone.js", JS, include_str!("pages/unheard-microphone.js")),
     ("captions-view.js", JS, include_str!("pages/captions-view.js")),
+    ("recording-notice.js", JS, include_str!("pages/recording-notice.js")),
     ("call-client.js", JS, include_str!("pages/call-client.js")),
     ("audio-devices.js", JS, include_str!("pages/audio-devices.js")),
     ("saved-state.js", JS, include_str!("pages/saved-state.js")),
@@ -48,7 +49,8 @@ const ASSETS: &[Asset] = &[
 /// The pages, with values from the operator's configuration.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    call: Bytes,
+    /// Escaped JSON.
+    ice_servers: String,
 }
 
 impl Pages {
@@ -56,9 +58,7 @@ impl Pages {
     /// that need it), `[]` for none.
     #[must_use]
     pub fn new(ice_servers: &Value) -> Self {
-        Self {
-            call: Bytes::from(CALL.replace("{{ice_servers}}", &escape(&ice_servers.to_string()))),
-        }
+        Self { ice_servers: escape(&ice_servers.to_string()) }
     }
 
     /// `GET /join/{conversation_id}`, the console, and the files of both.
@@ -66,7 +66,7 @@ impl Pages {
     /// The join page is the same for every id. Only an offer with a token reveals whether the
     /// conversation exists.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
-        let call = self.call.clone();
+        let call = self.call(&Value::Null);
         Router::new()
             .route(
                 "/join/{conversation_id}",
@@ -74,6 +74,11 @@ impl Pages {
             )
             .route("/assets/{file}", get(asset))
             .merge(console::router())
+    }
+
+    fn call(&self, recording: &Value) -> Bytes {
+        let page = CALL.replace("{{recording}}", &escape(&recording.to_string()));
+        Bytes::from(page.replace("{{ice_servers}}", &self.ice_servers))
     }
 
     /// `GET /`, with a link to the demo agent if there is one.
@@ -89,15 +94,17 @@ impl Pages {
     }
 
     /// `GET /embed/{agentId}` of an agent that may be embedded. Without origins, any page may frame
-    /// it.
+    /// it. `recording`: the notice that the calls are recorded (`{"notice": true, "optional": …}`), or
+    /// null. A join page reads its own with its token.
     #[must_use]
-    pub fn embed(&self, origins: &[String]) -> Response<Body> {
+    pub fn embed(&self, origins: &[String], recording: &Value) -> Response<Body> {
+        let call = self.call(recording);
         let sources: Vec<&str> =
             origins.iter().map(String::as_str).filter(|origin| is_csp_source(origin)).collect();
         match (origins.is_empty(), sources.is_empty()) {
-            (true, _) => page(self.call.clone(), SELF, ""),
-            (false, true) => page(self.call.clone(), SELF, "'none'"),
-            (false, false) => page(self.call.clone(), SELF, &sources.join(" ")),
+            (true, _) => page(call, SELF, ""),
+            (false, true) => page(call, SELF, "'none'"),
+            (false, false) => page(call, SELF, &sources.join(" ")),
         }
     }
 }
@@ -294,7 +301,9 @@ mod tests {
 
     #[tokio::test]
     async fn ice_servers_reach_the_page_as_text_only() {
-        let page = body(Pages::new(&json!([{"urls": "turn:a\"><script>b'"}])).embed(&[])).await;
+        let page =
+            body(Pages::new(&json!([{"urls": "turn:a\"><script>b'"}])).embed(&[], &Value::Null))
+                .await;
         assert!(
             page.contains(
                 "data-ice-servers=\"[{&quot;urls&quot;:\
@@ -302,6 +311,19 @@ mod tests {
             ),
             "{page}"
         );
+    }
+
+    #[tokio::test]
+    async fn the_notice_of_a_recording_is_in_the_embed_page() {
+        let pages = Pages::new(&json!([{"urls": "turn:{{recording}}"}]));
+        let notice = json!({"notice": true, "optional": false});
+        let embed = body(pages.embed(&[], &notice)).await;
+        let attribute = "data-recording=\"{&quot;notice&quot;:true,&quot;optional&quot;:false}\"";
+        assert!(embed.contains(attribute), "{embed}");
+        for page in [pages.embed(&[], &Value::Null), fetch(&pages, "/join/x").await] {
+            let page = body(page).await;
+            assert!(page.contains("data-recording=\"null\""), "{page}");
+        }
     }
 
     #[tokio::test]
@@ -316,7 +338,10 @@ mod tests {
         let pages = Pages::new(&json!([]));
         let policy = |origins: &[&str]| {
             let origins: Vec<String> = origins.iter().map(|origin| (*origin).to_owned()).collect();
-            pages.embed(&origins).headers()["content-security-policy"].to_str().unwrap().to_owned()
+            pages.embed(&origins, &Value::Null).headers()["content-security-policy"]
+                .to_str()
+                .unwrap()
+                .to_owned()
         };
         assert!(!policy(&[]).contains("frame-ancestors"));
         assert!(

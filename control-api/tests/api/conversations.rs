@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use conversation::event::{
-    AgentState, EndReason, Event, EventEnvelope, HistoryItem, Role, Stage, TurnTimes, UtteranceId,
+    AgentState, EndReason, Event, EventEnvelope, HeardWord, HistoryItem, Role, Stage, TurnTimes,
+    UtteranceId,
 };
 use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
@@ -126,6 +127,39 @@ async fn an_invalid_conversation_request_is_rejected() {
             reply.assert_is(404, json!({"error": "Conversation not found"}));
         }
     }
+}
+
+#[tokio::test]
+async fn the_words_of_a_recorded_call_are_in_its_chat_history() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({"record": true})).await;
+    let (plain, _) = server.create_conversation(&agent).await;
+    server.engine.record_events(&plain, 0, sample_call());
+    let (recorded, _) = server.create_conversation(&agent).await;
+    let mut events = sample_call();
+    let word = |text: &str, start, end| HeardWord { text: text.into(), start, end };
+    let words = vec![word("Hi", 3.0, 3.25), word("there.", 3.25, 4.0)];
+    let end = events.iter().position(|(_, e)| matches!(e, Event::AgentStoppedSpeaking { .. }));
+    let words = Event::AgentWords { utterance: UtteranceId(0), words };
+    events.insert(end.unwrap(), (4.0, words));
+    server.engine.record_events(&recorded, 0, events);
+    let record = server.wait_for_status(&recorded, "ENDED").await;
+    let messages = &record["chat_history"]["messages"];
+    assert_eq!(messages[0].get("words"), None, "no recognizer reports the user's");
+    assert_eq!(
+        messages[1]["words"],
+        json!([
+            {"text": "Hi", "start": 3.0, "end": 3.25},
+            {"text": "there.", "start": 3.25, "end": 4.0},
+        ])
+    );
+    let stored = server.get(&format!("/v1/ext/conversation/{recorded}/events")).await;
+    let stored = stored.expect_status(200);
+    let found = stored.as_array().unwrap().iter().find(|event| event["what"] == "agent.words");
+    assert_eq!(found.unwrap()["words"], messages[1]["words"]);
+    let record = server.wait_for_status(&plain, "ENDED").await;
+    assert_eq!(record["chat_history"]["messages"][1].get("words"), None);
 }
 
 #[tokio::test]

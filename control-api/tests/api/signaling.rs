@@ -333,6 +333,24 @@ async fn the_page_may_know_of_its_conversation_with_its_token() {
         json!({"status": "STARTED", "persona_name": "Ada", "suggested_questions": []}),
     );
     about(&id, &other_token).await.assert_is(401, json!({"error": UNAUTHORIZED}));
+    for (record, recording, notice) in [
+        (true, json!({}), json!({"notice": true, "optional": false})),
+        (true, json!({"optional": true}), json!({"notice": true, "optional": true})),
+        (true, json!({"notice": false, "optional": true}), Value::Null),
+        (false, json!({"notice": true}), Value::Null),
+    ] {
+        let fields = json!({
+            "record": record, "config": {"recording": recording}, "embed": {"enabled": true},
+        });
+        let agent = server.create_agent(fields).await;
+        let (recorded, token) = server.create_conversation(&agent).await;
+        let page = about(&recorded, &token).await.expect_status(200);
+        assert_eq!(page["recording"], notice);
+        let embed = server.get(&format!("/embed/{agent}")).await;
+        let notice = notice.to_string().replace('"', "&quot;");
+        let attribute = format!("data-recording=\"{notice}\"");
+        assert!(embed.text.contains(&attribute), "no {attribute}");
+    }
     let without = server.send(server.request("GET", &format!("/join/{id}/about"))).await;
     without.assert_is(401, json!({"error": UNAUTHORIZED}));
     server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);

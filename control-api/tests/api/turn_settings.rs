@@ -35,6 +35,16 @@ const fn ms(ms: u64) -> Duration {
 }
 
 #[tokio::test]
+async fn calls_of_an_agent_that_records_have_word_times() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    for record in [true, false] {
+        let spec = spec_with_fields(&server, json!({"record": record})).await;
+        assert_eq!(spec.record_words, record);
+    }
+}
+
+#[tokio::test]
 async fn the_presets_arrive_at_the_call() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
@@ -151,6 +161,24 @@ async fn what_the_face_says_arrives_at_the_call() {
     assert_eq!(spec.warning_message.as_deref(), Some("Soon over."));
     assert_eq!(spec.exit_message.as_deref(), Some("Goodbye."));
     assert_eq!(spec.error_message, None);
+}
+
+#[tokio::test]
+async fn the_message_of_a_recording_is_spoken_only_if_the_call_is_recorded() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let fields = |record: bool| {
+        json!({
+            "record": record,
+            "config": {"recording": {"message": "This call is recorded."}},
+            "avatars": avatars_with(json!({"welcome_message": {"wait_time": 2, "messages": []}})),
+        })
+    };
+    let message = Greeting { text: "This call is recorded.".into(), delay: ms(2000) };
+    let spec = spec_with_fields(&server, fields(true)).await;
+    assert_eq!((spec.greeting, spec.recording_message), (None, Some(message)));
+    let spec = spec_with_fields(&server, fields(false)).await;
+    assert_eq!(spec.recording_message, None);
 }
 
 /// A client reads an agent and writes back what it read, so the delays in the response must be

@@ -131,6 +131,9 @@ impl Random {
                     reason: "x".into(),
                 },
                 2 => Input::StageRecovered { stage: Stage::Stt },
+                3 if self.one_in(2) => {
+                    Input::ExternalEvent(Event::RecordingEnded { is_discarded: self.one_in(2) })
+                }
                 3 => Input::ExternalEvent(Event::Warning { text: "x".into() }),
                 _ => Input::Start,
             },
@@ -179,6 +182,8 @@ fn random_spec(random: &mut Random) -> Spec {
         if maybe(2) { vec![SpokenMessage::new("Still there?")] } else { Vec::new() };
     settings.greeting =
         if maybe(2) { Some(SpokenMessage::new("Hello, I am Ann. How are you?")) } else { None };
+    settings.recording_message =
+        if maybe(2) { Some(SpokenMessage::new("This call is recorded.")) } else { None };
     settings.max_call_duration = if maybe(2) { Some(40.0) } else { None };
     settings.exit_message = if maybe(2) { Some(SpokenMessage::new("Bye.")) } else { None };
     settings.warning_message = if maybe(2) { Some(SpokenMessage::new("Soon over.")) } else { None };

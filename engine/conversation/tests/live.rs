@@ -12,7 +12,7 @@ use conversation::input::{
     SegmentId, SpeechSegmentId, TtsEvent,
 };
 use conversation::output::{CommandOutcome, LlmRequest, Output, Rejection, TtsRequest};
-use conversation::settings::{Settings, SpokenMessage};
+use conversation::settings::{AgentTurnConfig, Settings, SpokenMessage};
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::{Position, Time};
 use serde_json::json;
@@ -272,6 +272,28 @@ fn a_model_that_fails_before_its_first_word_is_replaced_once() {
     let errors =
         call.events().filter(|e| matches!(e, Event::Error { stage: Stage::Llm, .. })).count();
     assert_eq!(errors, 2);
+}
+
+#[test]
+fn no_fallback_is_asked_when_all_models_have_failed() {
+    let mut call = Harness::new(|spec| spec.fallback_llm = true);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_event(1.6, LlmEvent::Exhausted("the last one is broken".into()));
+    assert_eq!(call.llm_requests().len(), 1);
+    assert_eq!(call.tts_texts()[0], "I'm sorry, something went wrong.");
+}
+
+#[test]
+fn a_model_that_fails_after_words_that_the_voice_was_not_given_is_replaced() {
+    let mut call = Harness::new(|spec| spec.fallback_llm = true);
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_text(1.6, "It is")
+        .llm_event(1.7, LlmEvent::Failed("broken".into()));
+    assert!(call.llm_requests()[1].use_fallback);
+    call.llm_text(1.9, "It is open.").llm_end(1.9);
+    assert_eq!(call.tts_texts(), ["It is open."]);
 }
 
 #[test]
@@ -759,6 +781,68 @@ fn a_warning_message_and_a_greeting_are_cut_into_sentences_for_the_voice() {
     assert_eq!(call.tts_requests().len(), 0);
     call.send_input(1.01, Input::Tick);
     assert_eq!(call.tts_texts(), ["Hello.", "I am Ann."]);
+}
+
+/// A call with a recording message, which is recorded until this event.
+fn recorded_call(is_discarded: bool, begins: bool) -> Harness {
+    let message = SpokenMessage::new("This call is recorded.");
+    let settings = Settings { recording_message: Some(message), ..Settings::product_defaults() };
+    let spec = settings.to_spec().unwrap();
+    let mut call = Harness::new(|own| *own = spec);
+    if begins {
+        call.tts_end(0.2, 0, 2.0).playout_event(0.2, 0, PlayoutEvent::Started);
+    }
+    call.send_input(0.5, Input::ExternalEvent(Event::RecordingEnded { is_discarded }));
+    call.send_input(5.0, Input::Tick);
+    call
+}
+
+#[test]
+fn a_recording_message_is_withdrawn_when_nothing_is_recorded_any_more() {
+    // Before its first sample, nothing was said that could be interrupted.
+    let queued = recorded_call(true, false);
+    assert!(queued.outputs.iter().any(|output| matches!(output, Output::Cancel(_))));
+    assert!(queued.events().all(|event| *event != Event::AgentInterrupted));
+    assert_eq!(queued.tts_requests().len(), 1, "it is not requested again");
+
+    let heard = recorded_call(true, true);
+    assert!(heard.outputs.iter().any(|output| matches!(output, Output::Cancel(_))));
+    assert!(heard.events().any(|event| *event == Event::AgentInterrupted));
+    assert_eq!(heard.tts_requests().len(), 1);
+
+    // What was recorded until a failure remains, so the message remains true.
+    for begins in [false, true] {
+        let failed = recorded_call(false, begins);
+        assert!(!failed.outputs.iter().any(|output| matches!(output, Output::Cancel(_))));
+    }
+}
+
+#[test]
+fn a_recording_message_without_a_word_is_passed_over() {
+    let message = SpokenMessage::new("…");
+    let settings = Settings { recording_message: Some(message), ..Settings::product_defaults() };
+    let spec = settings.to_spec().unwrap();
+    let mut call = Harness::new(|own| *own = spec);
+    call.send_input(2.0, Input::Tick);
+    assert_eq!(call.tts_requests().len(), 0);
+    assert!(call.events().all(|event| *event != Event::AgentInterrupted));
+}
+
+#[test]
+fn a_recording_message_waits_for_the_delay_of_the_first_words() {
+    let config = AgentTurnConfig {
+        recording_message: Some(" This call is recorded. "),
+        ..AgentTurnConfig::default()
+    };
+    let message = config.to_spec().unwrap().recording_message.unwrap();
+    assert_eq!(
+        (message.text.as_str(), message.delay.as_secs_f64()),
+        ("This call is recorded.", 1.0)
+    );
+    let config = AgentTurnConfig { greeting_delay: Some(2.5), ..config };
+    assert_eq!(config.to_spec().unwrap().recording_message.unwrap().delay.as_secs_f64(), 2.5);
+    let blank = AgentTurnConfig { recording_message: Some("  "), ..config };
+    assert_eq!(blank.to_spec().unwrap().recording_message, None);
 }
 
 #[test]

@@ -31,13 +31,15 @@ pub(super) struct ClientTool {
 }
 
 /// The RTVI session of a call: the call's side of the data channel.
-pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
+/// `can_record`: whether this server records calls.
+pub(super) fn rtvi_session(call: &CallConfig, can_record: bool) -> RtviSession {
     let in_client = call.tools.iter().filter(|t| t.backend == ToolBackend::Client);
     RtviSession::new(server_messages::SessionInfo {
         conversation_id: call.id,
         user_id: call.spec.user_id.clone(),
         expose_tools: call.expose_tools,
         client_tools: in_client.map(|t| t.name.clone()).collect(),
+        recording: call.recording.clone().filter(|_| can_record),
     })
 }
 
@@ -91,6 +93,13 @@ impl Call {
                     remaining: commands.into(),
                 });
                 self.drain_inputs(now);
+            }
+            ClientMessage::Recording { id, enabled } => {
+                let answer = match self.choose_recording(now, enabled) {
+                    Ok(()) => client_messages::success_response(&id, "recording"),
+                    Err(reason) => client_messages::error_response(&id, reason),
+                };
+                self.send_text_to(now, number, answer);
             }
             ClientMessage::ToolResult { id, tool_call_id: call, result } => {
                 let position = self.client_tools.iter().position(|t| t.id == call);

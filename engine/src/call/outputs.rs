@@ -264,7 +264,8 @@ impl Call {
         };
         let (stage_events, segment) = (self.stage_events.clone(), request.segment);
         let lips = self.avatar.is_some();
-        let sink = tts::synthesis_sink(lips, move |event| {
+        let recorded = self.config.spec.record_words;
+        let sink = tts::synthesis_sink(lips, recorded, move |event| {
             stage_events.send(StageEvent::Tts(segment, event))
         });
         match engine.speak(words, sink) {

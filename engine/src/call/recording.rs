@@ -7,6 +7,7 @@ use bytes::Bytes;
 use conversation::event::Event;
 use conversation::id::ConversationId;
 use conversation::input::Input;
+use engine_api::CallConfig;
 use recording::{Frame, Packet, Size, Track};
 
 use super::Call;
@@ -19,6 +20,7 @@ const BATCH: Duration = Duration::from_millis(200);
 const BATCH_PACKETS: usize = 32;
 /// Why a recording ends whose packets the recorder does not take.
 const TOO_SLOW: &str = "the disk is too slow";
+const NOT_RECORDED: &str = "This call is not recorded";
 
 impl Call {
     /// Starts the recording, if the agent wants one.
@@ -40,16 +42,85 @@ impl Call {
     pub(super) fn poll_recording(&mut self, now: Instant) {
         let since_start = Duration::from_micros(self.conversation_time(now).as_micros());
         let Some(recording) = &mut self.recording else { return };
-        let event = match recording.poll(since_start) {
-            Ok(false) => return,
-            Ok(true) => Event::RecordingStarted,
+        match recording.poll(since_start) {
+            Ok(false) => {}
+            Ok(true) => self.handle_input(now, Input::ExternalEvent(Event::RecordingStarted)),
             Err(reason) => {
-                // What was recorded remains.
-                self.recording = None;
-                Event::Warning { text: format!("The recording ends here: {reason}.") }
+                // What was recorded remains, unless the user discards it before the end of the
+                // call.
+                if let Some(recording) = self.recording.take() {
+                    self.ended_recording = EndedRecording::Failed(recording);
+                }
+                let text = format!("The recording ends here: {reason}.");
+                self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
+                let ended = Event::RecordingEnded { is_discarded: false };
+                self.handle_input(now, Input::ExternalEvent(ended));
             }
+        }
+    }
+
+    /// Executes the user's choice: discards the recording, or accepts that it continues.
+    ///
+    /// # Errors
+    /// Why that is not possible.
+    pub(super) fn choose_recording(
+        &mut self,
+        now: Instant,
+        enabled: bool,
+    ) -> Result<(), &'static str> {
+        let Some(choice) = &self.config.recording else { return Err(NOT_RECORDED) };
+        if self.ended_at.is_some() {
+            return Err("The call has ended");
+        }
+        match (&self.ended_recording, enabled) {
+            (EndedRecording::Discarded, false) => return Ok(()),
+            (EndedRecording::Discarded, true) => {
+                return Err("The recording was discarded and cannot be restored");
+            }
+            (EndedRecording::Failed(_), true) => return Err("The recording has failed"),
+            (EndedRecording::None, true) if self.recording.is_some() => return Ok(()),
+            _ => {}
+        }
+        if !choice.is_optional {
+            return Err("The recording of this call cannot be turned off");
+        }
+        let failed = std::mem::take(&mut self.ended_recording);
+        let Some(recording) = self.recording.take().or(failed.into_failed()) else {
+            return Err(NOT_RECORDED);
         };
-        self.handle_input(now, Input::ExternalEvent(event));
+        recording.discard();
+        self.ended_recording = EndedRecording::Discarded;
+        let ended = Event::RecordingEnded { is_discarded: true };
+        self.handle_input(now, Input::ExternalEvent(ended));
+        Ok(())
+    }
+}
+
+/// The settings of a call. If this server does not record calls, no message says that it does.
+pub(super) fn without_message(config: Arc<CallConfig>, can_record: bool) -> Arc<CallConfig> {
+    if can_record || config.spec.recording_message.is_none() {
+        return config;
+    }
+    let mut config = Arc::unwrap_or_clone(config);
+    config.spec.recording_message = None;
+    Arc::new(config)
+}
+
+/// A recording that has ended before its call.
+#[derive(Default)]
+pub(super) enum EndedRecording {
+    /// There is none.
+    #[default]
+    None,
+    /// The recorder cannot write it. It is complete at the end of the call.
+    Failed(CallRecording),
+    /// The user does not want it.
+    Discarded,
+}
+
+impl EndedRecording {
+    fn into_failed(self) -> Option<CallRecording> {
+        if let Self::Failed(recording) = self { Some(recording) } else { None }
     }
 }
 
@@ -132,6 +203,8 @@ impl CallRecording {
     /// Deletes the recording.
     pub(super) fn discard(mut self) {
         self.is_discarded = true;
+        // The message may not fit into a full channel.
+        self.state.discard();
     }
 
     fn send(&mut self) -> bool {
@@ -154,7 +227,7 @@ impl Drop for CallRecording {
             self.send();
             RecorderMessage::End(self.id)
         };
-        // If the channel is full, the recorder detects the end of the call by itself.
+        // If the channel is full, the recorder detects the end by itself.
         drop(self.recorder.sender.send(last));
     }
 }

@@ -102,7 +102,7 @@ impl Call {
             }
             tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
             tts::SynthesisEvent::Usage { .. } => return,
-            tts::SynthesisEvent::Provider(name) => {
+            tts::SynthesisEvent::Provider(name) | tts::SynthesisEvent::ServedBy(name) => {
                 self.audio_output.set_provider(segment, name);
                 TtsEvent::Provider(name.to_owned())
             }

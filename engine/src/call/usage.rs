@@ -37,6 +37,7 @@ impl Call {
                             handle.provider = provider;
                         }
                     }
+                    (llm::Event::ServedBy(provider), Some(handle)) => handle.provider = provider,
                     (
                         llm::Event::End { prompt_tokens, cached_tokens, completion_tokens },
                         Some(handle),

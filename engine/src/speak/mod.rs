@@ -4,6 +4,7 @@ pub mod encode;
 mod lips;
 pub mod playout;
 pub mod tts;
+mod words;
 
 use std::time::{Duration, Instant};
 

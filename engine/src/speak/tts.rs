@@ -9,13 +9,14 @@ use models::tts::{Event, Phone, Tts, Upsampler};
 use models::{Error, Sink};
 
 use super::lips::PhoneSource;
+use super::words::WordTimes;
 
 /// Events of a segment's synthesis, for a media thread.
 #[derive(Debug)]
 pub enum SynthesisEvent {
     /// Phones, for the lips.
     Phones(Vec<Phone>),
-    /// Words and the positions of their ends.
+    /// Words and the positions of their ends. A pause before a word is a word without text.
     Words(Vec<(String, Position)>),
     /// Samples at 48 kHz.
     Samples(Vec<i16>),
@@ -23,6 +24,8 @@ pub enum SynthesisEvent {
     Warning(String),
     /// The text was sent to this provider, which sends what follows.
     Provider(&'static str),
+    /// Of the providers that got the text, this one sends what follows.
+    ServedBy(&'static str),
     /// Characters that were sent to a provider.
     Usage {
         /// Its name; empty if it is unknown.
@@ -51,9 +54,10 @@ pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
 
 /// A sink for a TTS that forwards its events, with samples at 48 kHz. With `make_phones`, phones
 /// are generated if the TTS reports none before its first audio: from its words, or from the audio
-/// if it reports no words either.
+/// if it reports no words either. With `report_pauses`, the pauses between words are reported.
 pub fn synthesis_sink(
     make_phones: bool,
+    report_pauses: bool,
     push: impl Fn(SynthesisEvent) + Send + Sync + 'static,
 ) -> Sink<Event> {
     // One thread synthesizes a segment, so the lock is never contended; it exists because the
@@ -62,12 +66,14 @@ pub fn synthesis_sink(
         provider: "",
         upsampler: None,
         phone_source: PhoneSource::new(make_phones),
+        word_times: WordTimes::new(report_pauses),
     });
     Sink::new(move |event| {
         let mut processor = processor.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Phones(phones) => {
                 processor.phone_source.use_voice_phones();
+                processor.word_times.add_phones(&phones);
                 push(SynthesisEvent::Phones(phones));
             }
             Event::Words(words) => {
@@ -76,9 +82,7 @@ pub fn synthesis_sink(
                     processor.phone_source.push_words(&words),
                     Vec::new(),
                 );
-                let placed =
-                    words.into_iter().map(|word| (word.text, Position::from_seconds(word.end)));
-                push(SynthesisEvent::Words(placed.collect()));
+                push(SynthesisEvent::Words(processor.word_times.place(words)));
             }
             Event::Audio { pcm, sample_rate } => match processor.push(&pcm, sample_rate) {
                 Ok((phones, samples)) => push_phones_and_samples(&push, phones, samples),
@@ -88,8 +92,13 @@ pub fn synthesis_sink(
                 processor.provider = provider;
                 push(SynthesisEvent::Provider(provider));
             }
-            Event::Usage { characters } => {
-                push(SynthesisEvent::Usage { provider: processor.provider, characters });
+            Event::ServedBy(provider) => {
+                processor.provider = provider;
+                push(SynthesisEvent::ServedBy(provider));
+            }
+            Event::Usage { provider, characters } => {
+                let provider = if provider.is_empty() { processor.provider } else { provider };
+                push(SynthesisEvent::Usage { provider, characters });
             }
             Event::Warning(text) => push(SynthesisEvent::Warning(text)),
             Event::End => {
@@ -119,6 +128,7 @@ struct VoiceProcessor {
     /// With its input rate in Hz.
     upsampler: Option<(u32, Upsampler)>,
     phone_source: PhoneSource,
+    word_times: WordTimes,
 }
 
 impl VoiceProcessor {

@@ -78,13 +78,18 @@ pub fn prepare_knowledge(
 pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
     Ok(match event {
         Event::Warning(text) => return Err(text),
-        Event::Provider(provider) => (LlmEvent::Provider(provider.to_owned()), false),
+        Event::Provider(provider) | Event::ServedBy(provider) => {
+            (LlmEvent::Provider(provider.to_owned()), false)
+        }
         Event::Text(text) => (LlmEvent::Text(text), false),
         Event::ToolCall { id, name, arguments } => {
             (LlmEvent::ToolCall { id, name, arguments }, false)
         }
         Event::End { prompt_tokens, completion_tokens, .. } => {
             (LlmEvent::End { prompt_tokens, completion_tokens }, true)
+        }
+        Event::Failed(error) if error.is_exhausted() => {
+            (LlmEvent::Exhausted(error.to_string()), true)
         }
         Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),
     })

@@ -36,6 +36,14 @@ pub enum ClientMessage {
         /// The commands.
         commands: Vec<Command>,
     },
+    /// The user's choice whether the call is recorded: answered by [`success_response`] or
+    /// [`error_response`].
+    Recording {
+        /// Id of the message.
+        id: String,
+        /// False to discard the recording.
+        enabled: bool,
+    },
     /// The result of a tool that runs in the client.
     ToolResult {
         /// Id of the message.
@@ -143,6 +151,12 @@ pub fn decode(text: &str) -> Result<Option<ClientMessage>, String> {
                 };
                 commands(Some("context"), vec![Command::VisitorContext { text, overwrite }])
             }
+            Some("recording") => match data.pointer("/d/enabled") {
+                Some(Value::Bool(enabled)) => {
+                    Ok(Some(ClientMessage::Recording { id, enabled: *enabled }))
+                }
+                _ => Err(error_response(&id, "d.enabled: must be true or false")),
+            },
             Some(other) => {
                 Err(error_response(&id, &format!("Unsupported client-message {}", truncate(other))))
             }
@@ -262,6 +276,15 @@ mod tests {
                 vec![Command::VisitorContext { text: "Rain.".into(), overwrite: true }]
             )
         );
+        for enabled in [false, true] {
+            assert_eq!(
+                read(&message(
+                    "client-message",
+                    json!({"t": "recording", "d": {"enabled": enabled}})
+                )),
+                Ok(Some(ClientMessage::Recording { id: "1".into(), enabled }))
+            );
+        }
         assert_eq!(
             read(&message("disconnect-bot", json!({}))),
             commands(None, vec![Command::Leave])
@@ -316,6 +339,12 @@ mod tests {
             message("client-message", json!({"t": "dance"})),
             message("client-message", json!({"t": "context", "d": {"text": "x", "mode": "?"}})),
             message("client-message", json!({"t": "context"})),
+            message("client-message", json!({"t": "recording"})),
+            message("client-message", json!({"t": "recording", "d": null})),
+            message("client-message", json!({"t": "recording", "d": false})),
+            message("client-message", json!({"t": "recording", "d": {"enabled": null}})),
+            message("client-message", json!({"t": "recording", "d": {"enabled": "false"}})),
+            message("client-message", json!({"t": "recording", "d": {"enabled": 0}})),
             message("llm-function-call-result", json!({"result": 1})),
             r#"{"label":"rtvi-ai","id":"1"}"#.to_owned(),
         ] {

@@ -8,6 +8,7 @@ use conversation::event::{
 };
 use conversation::id::ConversationId;
 use conversation::time::Time;
+use engine_api::RecordingChoice;
 use serde_json::{Value, json};
 
 use super::TextMessage;
@@ -30,6 +31,8 @@ pub struct SessionInfo {
     pub expose_tools: bool,
     /// Names of the tools that run in the client.
     pub client_tools: HashSet<String>,
+    /// How the call is recorded; `None` if it is not.
+    pub recording: Option<RecordingChoice>,
 }
 
 /// The RTVI state of one call. It outlives connections: a client that reconnects resumes at the
@@ -109,21 +112,19 @@ impl RtviSession {
     /// whether an avatar is shown.
     #[must_use]
     pub fn bot_ready(&self, id: &str, video: bool) -> String {
-        json!({
-            "label": "rtvi-ai",
-            "type": "bot-ready",
-            "id": id,
-            "data": {
-                "version": RTVI_VERSION,
-                "about": {"library": "visavis", "library_version": env!("CARGO_PKG_VERSION")},
-                "capabilities": {
-                    "audio_in": true, "audio_out": true, "video_in": false, "screen_in": false,
-                    "video_out": video, "metrics": true,
-                },
-                "conversation_id": self.info.conversation_id,
+        let mut data = json!({
+            "version": RTVI_VERSION,
+            "about": {"library": "visavis", "library_version": env!("CARGO_PKG_VERSION")},
+            "capabilities": {
+                "audio_in": true, "audio_out": true, "video_in": false, "screen_in": false,
+                "video_out": video, "metrics": true,
             },
-        })
-        .to_string()
+            "conversation_id": self.info.conversation_id,
+        });
+        if let Some(recording) = self.info.recording.as_ref().filter(|r| r.notice) {
+            data["recording"] = json!({"notice": true, "optional": recording.is_optional});
+        }
+        json!({"label": "rtvi-ai", "type": "bot-ready", "id": id, "data": data}).to_string()
     }
 
     /// The agent's current state, for a client whose data channel has just opened: it may join in
@@ -260,6 +261,11 @@ impl RtviSession {
                 false,
             ))),
             Event::Warning { text } => send(server_message(json!({"warning": text}))),
+            Event::RecordingEnded { is_discarded } => {
+                self.info.recording = None;
+                let state = json!({"enabled": false, "discarded": is_discarded});
+                send(server_message(json!({"recording": state})));
+            }
             Event::Ended { reason: EndReason::Error } => {
                 send(error_message("The call was ended by an error", true).into());
             }
@@ -395,6 +401,7 @@ mod tests {
             user_id: "u".into(),
             expose_tools,
             client_tools,
+            recording: None,
         };
         let mut session = RtviSession::new(about);
         messages_for(&mut session, Event::Joined { unix_micros: STARTED_UNIX_MICROS });
@@ -564,6 +571,34 @@ mod tests {
         let ready: Value = serde_json::from_str(&session.bot_ready("58307d34", true)).unwrap();
         assert_eq!((&ready["type"], &ready["id"]), (&json!("bot-ready"), &json!("58307d34")));
         assert_eq!(ready["data"]["version"], "2.2.0");
+    }
+
+    #[test]
+    fn a_client_learns_that_the_call_is_recorded_and_when_it_is_not_any_more() {
+        let ready = |session: &RtviSession| -> Value {
+            let message: Value = serde_json::from_str(&session.bot_ready("1", false)).unwrap();
+            message["data"]["recording"].clone()
+        };
+        for (notice, is_optional, expected) in [
+            (true, false, json!({"notice": true, "optional": false})),
+            (true, true, json!({"notice": true, "optional": true})),
+            (false, true, Value::Null),
+        ] {
+            let mut session = session(false);
+            assert_eq!(ready(&session), Value::Null);
+            session.info.recording = Some(RecordingChoice { notice, is_optional });
+            assert_eq!(ready(&session), expected);
+            let messages =
+                messages_for(&mut session, Event::RecordingEnded { is_discarded: is_optional });
+            let state = json!({"recording": {"enabled": false, "discarded": is_optional}});
+            assert_eq!(messages.len(), 1, "{messages:?}");
+            assert_eq!(
+                (&messages[0]["type"], &messages[0]["data"]),
+                (&json!("server-message"), &state)
+            );
+            // A page that takes over the call sees no notice.
+            assert_eq!(ready(&session), Value::Null);
+        }
     }
 
     #[test]

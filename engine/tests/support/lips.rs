@@ -18,7 +18,7 @@ const SAMPLE_INTERVAL: f32 = 0.01;
 pub(crate) fn phones_from_audio(pcm: &[i16], sample_rate: u32) -> Vec<Phone> {
     let phones: Arc<Mutex<Vec<Phone>>> = Arc::default();
     let collected = Arc::clone(&phones);
-    let sink = tts::synthesis_sink(true, move |event| {
+    let sink = tts::synthesis_sink(true, false, move |event| {
         if let SynthesisEvent::Phones(more) = event {
             collected.lock().unwrap().extend(more);
         }

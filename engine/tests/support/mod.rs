@@ -21,6 +21,7 @@ use engine::messages::{
     CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest,
     PrepareCall, ThreadResources,
 };
+use engine::recorder::Recorder;
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
@@ -336,13 +337,13 @@ pub struct Harness {
 
 impl Harness {
     pub fn new() -> Self {
-        Self::build(Box::new(LoudnessVad), None, None, 0.0)
+        Self::build(Box::new(LoudnessVad), None, None, None, 0.0)
     }
 
     /// A harness with a socket of its own, which clients use in virtual time: a datagram over
     /// loopback arrives at once.
     pub fn with_socket(socket: Socket) -> Self {
-        Self::build(Box::new(LoudnessVad), None, Some((socket, None)), 0.0)
+        Self::build(Box::new(LoudnessVad), None, None, Some((socket, None)), 0.0)
     }
 
     /// A harness with a socket and with the ICE-TCP server of these candidates.
@@ -351,27 +352,39 @@ impl Harness {
         sender: tcp::DatagramSender,
         candidates: Vec<LocalCandidate>,
     ) -> Self {
-        Self::build(Box::new(LoudnessVad), None, Some((socket, Some((sender, candidates)))), 0.0)
+        Self::build(
+            Box::new(LoudnessVad),
+            None,
+            None,
+            Some((socket, Some((sender, candidates)))),
+            0.0,
+        )
     }
 
     /// A harness whose clients may type this number of questions per second.
     pub fn with_question_limit(questions: f64) -> Self {
-        Self::build(Box::new(LoudnessVad), None, None, questions)
+        Self::build(Box::new(LoudnessVad), None, None, None, questions)
     }
 
     /// A harness with another VAD.
     pub fn with_vad(vad: Box<dyn Vad>) -> Self {
-        Self::build(vad, None, None, 0.0)
+        Self::build(vad, None, None, None, 0.0)
     }
 
     /// A harness whose traced calls write to `trace`.
     pub fn with_trace(trace: engine::channel::Sender<engine::trace::TraceMessage>) -> Self {
-        Self::build(Box::new(LoudnessVad), Some(trace), None, 0.0)
+        Self::build(Box::new(LoudnessVad), Some(trace), None, None, 0.0)
+    }
+
+    /// A harness that records calls.
+    pub fn with_recorder(recorder: Recorder) -> Self {
+        Self::build(Box::new(LoudnessVad), None, Some(recorder), None, 0.0)
     }
 
     fn build(
         vad: Box<dyn Vad>,
         trace: Option<engine::channel::Sender<engine::trace::TraceMessage>>,
+        call_recorder: Option<Recorder>,
         network: Option<(Socket, Option<tcp::IceTcp>)>,
         questions: f64,
     ) -> Self {
@@ -385,6 +398,7 @@ impl Harness {
             http_client: client,
             event_sink: Arc::new(recorder.clone()),
             trace,
+            recorder: call_recorder,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             max_load: 0.0,

@@ -1,12 +1,13 @@
 //! A chain of language models.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conversation::event::Snippet;
 use tokio::time::Instant;
 
 use super::ChainEntry;
+use super::outbox::Outbox;
+use super::race::{Decision, Failure, Hedge, Race};
 use super::warnings::Warnings;
 use crate::breaker::Breaker;
 use crate::llm::guardrails::{GuardrailCheck, GuardrailFuture};
@@ -17,12 +18,14 @@ use crate::{Error, ErrorKind, Handle, Sink};
 pub(crate) struct LlmChain {
     entries: Arc<[ChainEntry<dyn Llm>]>,
     warnings: Arc<Warnings>,
+    hedge: Option<Hedge>,
 }
 
 impl LlmChain {
-    /// A chain of at least one model.
-    pub(crate) fn new(entries: Vec<ChainEntry<dyn Llm>>) -> Self {
-        Self { entries: entries.into(), warnings: Arc::default() }
+    /// A chain of at least one model. With `hedge`, a request is sent to the next model, too, if
+    /// the first one is slow.
+    pub(crate) fn new(entries: Vec<ChainEntry<dyn Llm>>, hedge: Option<Hedge>) -> Self {
+        Self { entries: entries.into(), warnings: Arc::default(), hedge }
     }
 
     /// The first model that is not skipped, else the first one.
@@ -38,11 +41,12 @@ impl Llm for LlmChain {
         let attempts = Arc::new(Attempts {
             entries: Arc::clone(&self.entries),
             warnings: Arc::clone(&self.warnings),
+            hedge: self.hedge.clone(),
             request,
-            sink,
-            running: Mutex::new(Running { entry: 0, handle: None, is_over: false }),
+            outbox: Outbox::new(sink),
+            race: Mutex::default(),
         });
-        attempts.start(0, None);
+        attempts.start(None);
         Handle::new(move || attempts.cancel())
     }
 
@@ -77,123 +81,181 @@ fn no_model() -> Error {
     Error::new(ErrorKind::NotAvailable, "there is no language model")
 }
 
-/// One request and the models that it is sent to, one after the other.
+/// One request and the models that it is sent to: one after the other, or two at the same time.
 struct Attempts {
     entries: Arc<[ChainEntry<dyn Llm>]>,
     warnings: Arc<Warnings>,
+    hedge: Option<Hedge>,
     request: Request,
-    sink: Sink<Event>,
-    running: Mutex<Running>,
-}
-
-struct Running {
-    /// The entry that answers.
-    entry: usize,
-    handle: Option<Handle>,
-    /// Whether the request was cancelled or has ended.
-    is_over: bool,
+    outbox: Outbox<Event>,
+    race: Mutex<Race>,
 }
 
 impl Attempts {
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Race> {
+        self.race.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the request to the first entry from `from` that is not skipped. `failure`: why the one
-    /// before it does not answer.
-    fn start(self: &Arc<Self>, from: usize, failure: Option<Error>) {
+    fn breaker(&self, number: usize) -> Option<&Breaker> {
+        self.entries[number].breaker.as_deref()
+    }
+
+    /// Sends the request to the next entry that is not skipped. `failure`: why the one before it
+    /// does not answer.
+    fn start(self: &Arc<Self>, failure: Option<Error>) {
+        let mut reasons: Vec<String> = failure.iter().map(ToString::to_string).collect();
         let mut last_error = failure;
-        let mut reasons: Vec<String> = last_error.iter().map(ToString::to_string).collect();
-        for number in from..self.entries.len() {
-            let entry = &self.entries[number];
-            if let Some(Err(reason)) = entry.breaker.as_ref().map(|b| b.admit(Instant::now())) {
+        let first = self.lock().next();
+        for number in first..self.entries.len() {
+            if let Some(Err(reason)) = self.breaker(number).map(|b| b.admit(Instant::now())) {
                 last_error = Some(Error::new(ErrorKind::NotAvailable, reason.clone()));
                 reasons.push(reason);
                 continue;
             }
-            self.warn(&reasons, Some(&entry.name));
-            self.ask(number);
-            return;
+            self.warn(&reasons, Some(&self.entries[number].name));
+            {
+                let mut race = self.lock();
+                if !self.add(&mut race, number) {
+                    return;
+                }
+                self.set_timer(&mut race, number);
+            }
+            return self.send(number);
         }
         self.warn(&reasons, None);
-        self.lock().is_over = true;
-        self.sink.send(Event::Failed(last_error.unwrap_or_else(no_model)));
+        self.lock().finish();
+        self.outbox.push(Event::Failed(last_error.unwrap_or_else(no_model).exhausted()));
+        self.outbox.flush();
     }
 
     fn warn(&self, reasons: &[String], next: Option<&str>) {
         for reason in reasons {
             if let Some(sentence) = self.warnings.sentence(reason, next) {
-                self.sink.send(Event::Warning(sentence));
+                self.outbox.push(Event::Warning(sentence));
             }
         }
     }
 
-    fn ask(self: &Arc<Self>, number: usize) {
-        let breaker = self.entries[number].breaker.clone();
+    /// Adds an entry to those that run, before [`send`](Self::send). False if it must not be asked.
+    fn add(&self, race: &mut Race, number: usize) -> bool {
+        let is_added = race.add(number);
+        if is_added {
+            self.outbox.push(Event::Provider(self.entries[number].provider));
+        } else {
+            self.breaker(number).inspect(|breaker| breaker.abandoned());
+        }
+        is_added
+    }
+
+    /// Sets the timer after which the next entry is asked, too.
+    fn set_timer(self: &Arc<Self>, race: &mut Race, number: usize) {
+        if let Some(hedge) = &self.hedge
+            && race.next() < self.entries.len()
         {
-            let mut running = self.lock();
-            if running.is_over {
-                breaker.iter().for_each(|breaker| breaker.abandoned());
-                return;
-            }
-            running.entry = number;
-        }
-        self.sink.send(Event::Provider(self.entries[number].provider));
-        let (attempts, has_answered) = (Arc::clone(self), AtomicBool::new(false));
-        let sink = Sink::new(move |event| {
-            attempts.on_event(number, breaker.as_deref(), &has_answered, event);
-        });
-        let handle = self.entries[number].model.ask(self.request.clone(), sink);
-        let mut running = self.lock();
-        // It may have failed already, and the next one may have been asked.
-        if running.entry == number && !running.is_over {
-            running.handle = Some(handle);
+            let attempts = Arc::clone(self);
+            race.set_timer(hedge.timer(move || attempts.hedge(number)));
         }
     }
 
-    fn on_event(
-        self: &Arc<Self>,
-        number: usize,
-        breaker: Option<&Breaker>,
-        has_answered: &AtomicBool,
-        event: Event,
-    ) {
+    fn send(self: &Arc<Self>, number: usize) {
+        self.outbox.flush();
+        let attempts = Arc::clone(self);
+        let sink = Sink::new(move |event| attempts.on_event(number, event));
+        let handle = self.entries[number].model.ask(self.request.clone(), sink);
+        // It may have failed already, or the other one has answered.
+        let unused = self.lock().set_handle(number, handle);
+        drop(unused);
+    }
+
+    /// Sends the request to the next entry, too, because `slow` has sent nothing.
+    fn hedge(self: &Arc<Self>, slow: usize) {
+        let admits =
+            |number: &usize| self.breaker(*number).is_none_or(|b| b.admit(Instant::now()).is_ok());
+        let mut race = self.lock();
+        if race.is_waiting(slow)
+            && let Some(number) = (race.next()..self.entries.len()).find(admits)
+            && self.add(&mut race, number)
+        {
+            drop(race);
+            self.send(number);
+        }
+    }
+
+    fn on_event(self: &Arc<Self>, number: usize, event: Event) {
         match event {
-            Event::Failed(error) => {
-                breaker.inspect(|breaker| breaker.failed(Instant::now(), &error));
-                if !has_answered.load(Ordering::Acquire) {
-                    return self.start(number + 1, Some(error));
+            Event::Failed(error) => self.on_failure(number, error),
+            Event::Warning(_) | Event::Provider(_) | Event::ServedBy(_) => {
+                let race = self.lock();
+                if race.is_running(number) {
+                    self.outbox.push(event);
                 }
+            }
+            event => self.on_answer(number, event),
+        }
+        self.outbox.flush();
+    }
+
+    fn on_answer(&self, number: usize, event: Event) {
+        let mut race = self.lock();
+        let loser = match race.decide(number) {
+            Decision::Lost => return,
+            Decision::Known => None,
+            Decision::Won(loser) => {
+                self.breaker(number).inspect(|breaker| breaker.succeeded());
+                if race.latest() != number {
+                    self.outbox.push(Event::ServedBy(self.entries[number].provider));
+                }
+                loser
+            }
+        };
+        if let (Some(slow), Some(hedge)) = (&loser, &self.hedge)
+            && slow.number < number
+        {
+            let reason = hedge.reason(&self.entries[slow.number].name, "sent no answer");
+            self.warn(&[reason], Some(&self.entries[number].name));
+        }
+        if matches!(event, Event::End { .. }) {
+            race.finish();
+        }
+        self.outbox.push(event);
+        drop(race);
+        // It was only slower.
+        loser.as_ref().and_then(|loser| self.breaker(loser.number)).inspect(|b| b.abandoned());
+    }
+
+    fn on_failure(self: &Arc<Self>, number: usize, error: Error) {
+        let mut race = self.lock();
+        let (failure, handle) = race.fail(number);
+        match failure {
+            Failure::Ignored => return,
+            Failure::OtherRuns(other) => {
+                self.warn(&[error.to_string()], Some(&self.entries[other].name));
+            }
+            Failure::Last { has_answered: true } => {
+                race.finish();
                 self.warn(&[error.to_string()], None);
-                self.lock().is_over = true;
-                self.sink.send(Event::Failed(error));
             }
-            event => {
-                let is_answer = !matches!(event, Event::Warning(_) | Event::Provider(_));
-                if is_answer && !has_answered.swap(true, Ordering::AcqRel) {
-                    breaker.inspect(|breaker| breaker.succeeded());
-                }
-                if matches!(event, Event::End { .. }) {
-                    self.lock().is_over = true;
-                }
-                self.sink.send(event);
-            }
+            Failure::Last { has_answered: false } => {}
+        }
+        drop(race);
+        drop(handle);
+        self.breaker(number).inspect(|breaker| breaker.failed(Instant::now(), &error));
+        match failure {
+            Failure::Last { has_answered: true } => self.outbox.push(Event::Failed(error)),
+            Failure::Last { has_answered: false } => self.start(Some(error)),
+            Failure::Ignored | Failure::OtherRuns(_) => {}
         }
     }
 
     fn cancel(&self) {
-        let (handle, entry, was_over) = {
-            let mut running = self.lock();
-            let was_over = std::mem::replace(&mut running.is_over, true);
-            (running.handle.take(), running.entry, was_over)
-        };
-        if !was_over && let Some(breaker) = self.entries.get(entry).and_then(|l| l.breaker.as_ref())
-        {
-            breaker.abandoned();
+        let running = self.lock().cancel();
+        for runner in &running {
+            self.breaker(runner.number).inspect(|breaker| breaker.abandoned());
         }
-        drop(handle);
     }
 }
 
+#[cfg(test)]
+mod hedge_tests;
 #[cfg(test)]
 mod tests;

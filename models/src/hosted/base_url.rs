@@ -58,6 +58,11 @@ pub(crate) fn with_path(mut base: Url, path: &str) -> Url {
     base
 }
 
+/// Whether a host is one of OpenAI: the usual one, or that of a region.
+pub(crate) fn is_openai_host(host: &str) -> bool {
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

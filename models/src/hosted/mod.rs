@@ -7,7 +7,7 @@ pub(crate) mod failure;
 #[cfg(test)]
 pub(crate) mod loopback;
 
-pub(crate) use base_url::{base_url, server_url, with_path};
+pub(crate) use base_url::{base_url, is_openai_host, server_url, with_path};
 
 /// The server of a vendor.
 #[derive(Clone)]

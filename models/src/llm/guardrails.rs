@@ -74,7 +74,7 @@ pub fn check_by_tool_calls(llm: &(impl Llm + ?Sized), check: GuardrailCheck) -> 
                 Event::Text(_) | Event::ToolCall { .. } => {}
                 Event::End { .. } => return Ok(None),
                 Event::Failed(error) => return Err(error),
-                Event::Warning(_) | Event::Provider(_) => {}
+                Event::Warning(_) | Event::Provider(_) | Event::ServedBy(_) => {}
             }
         }
         Ok(None)

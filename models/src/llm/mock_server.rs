@@ -103,7 +103,9 @@ pub(super) async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) ->
                 reply.end = Some((prompt_tokens, completion_tokens));
                 break;
             }
-            Event::Provider(name) => panic!("no vendor names itself: {name}"),
+            Event::Provider(name) | Event::ServedBy(name) => {
+                panic!("no vendor names itself: {name}")
+            }
             Event::Warning(text) => panic!("no vendor warns: {text}"),
             Event::Failed(error) => {
                 reply.failed = Some((error.kind(), error.to_string()));

@@ -84,8 +84,13 @@ pub enum Event {
     },
     /// Another model answers: one sentence for the conversation's record.
     Warning(String),
-    /// The request is sent to this provider, which sends what follows. Not a part of the answer.
+    /// The request is sent to this provider, which sends what follows, unless [`ServedBy`] names
+    /// another one. Not a part of the answer.
+    ///
+    /// [`ServedBy`]: Event::ServedBy
     Provider(&'static str),
+    /// Of the providers that got the request, this one sends what follows. Not a part of the answer.
+    ServedBy(&'static str),
     /// The reply is complete.
     End {
         /// Tokens of the prompt, 0 if unknown. They include the cached ones.

@@ -106,10 +106,12 @@ impl Accounts {
 pub struct ProviderTimeouts {
     /// To open a connection while somebody waits for it.
     pub connect: Option<Duration>,
-    /// To the first token, to the first sound, or from the end of speech to the final transcript.
+    /// To the first token, to the first sound, or to the first message of an STT about speech.
     pub first: Option<Duration>,
-    /// Between two parts of an answer.
+    /// Between two parts of an answer of an LLM or a TTS.
     pub gap: Option<Duration>,
+    /// From the end of speech to the final transcript of an STT.
+    pub final_transcript: Option<Duration>,
 }
 
 /// Address and key for a call.

@@ -74,7 +74,7 @@ impl Registry {
             }
             last => {
                 entries.extend(last);
-                (Arc::new(LlmChain::new(entries)), warning)
+                (Arc::new(LlmChain::new(entries, self.hedge(|delays| delays.llm))), warning)
             }
         }
     }

@@ -11,8 +11,7 @@ use crate::stt::Stt;
 use crate::tts::Tts;
 
 impl Registry {
-    /// The STT that `choice` names first. A failure of it may still be followed by the built-in
-    /// STT: the event [`crate::stt::Event::Warning`] tells it.
+    /// The STT that `choice` names first. It is used also while its breaker is open.
     ///
     /// # Errors
     /// Why it cannot be served, in one sentence.

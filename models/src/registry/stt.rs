@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use super::vendors::{Kind, Vendor};
 use super::{
-    Access, BUILTIN, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
-    truncate_for_message,
+    Access, BUILTIN, ProviderTimeouts, Registry, WithWarning, ignored_options, joined, non_empty,
+    normalize_name, truncate_for_message,
 };
 use crate::chain::NamedStt;
 use crate::stt::{
-    Fallback, HostedConfig, HostedOptions, Stt, assemblyai, deepgram, elevenlabs, openai,
+    Fallback, HostedConfig, HostedOptions, Stt, Timeouts, assemblyai, deepgram, elevenlabs, openai,
     transcriptions,
 };
 use crate::{Error, ErrorKind};
@@ -30,9 +30,10 @@ impl Registry {
             choices = self.config.defaults.stt.iter().map(of).collect();
         }
         let (mut stt, mut warnings) = (None, Vec::new());
+        let builtin = || Some((BUILTIN_NAME.to_owned(), self.builtin_stt().ok()?));
         // From the last one to the first, because each one needs its fallback.
         for choice in choices.iter().rev() {
-            match self.stt_entry(choice, stt.clone()) {
+            match self.stt_entry(choice, stt.clone().or_else(builtin)) {
                 Ok((name, (model, warning))) => {
                     stt = Some((name, model));
                     warnings.extend(warning);
@@ -48,7 +49,8 @@ impl Registry {
     }
 
     /// The STT of one choice with its name for people, and a sentence about its settings.
-    /// `fallback`: the next one of the chain, with its name.
+    /// `fallback`: the next one of the chain, with its name. Without one, a hosted STT is used also
+    /// while its breaker is open.
     ///
     /// # Errors
     /// Why it cannot be served, without a full stop.
@@ -92,17 +94,13 @@ impl Registry {
         &self,
         vendor: &'static Vendor,
         choice: &SttChoice,
-        next: Option<(String, Arc<dyn Stt>)>,
+        fallback: Option<(String, Arc<dyn Stt>)>,
     ) -> Result<(String, WithWarning<Arc<dyn Stt>>), String> {
         let own = (choice.url.as_ref(), choice.token.as_ref());
         let access = self.access(vendor, Kind::Stt, own, &choice.workspace)?;
         let breaker = self.breaker(Kind::Stt, vendor, &access);
-        let (name, next) = match next {
-            Some((name, stt)) => (name, Some(stt)),
-            None => (BUILTIN_NAME.to_owned(), self.builtin_stt().ok()),
-        };
-        let fallback = Fallback::new(next, name, breaker);
-        let Access { url, token, model: operator_model, client, share_data, .. } = access;
+        let fallback = Fallback::new(fallback, breaker);
+        let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let model = non_empty(Some(&choice.model)).unwrap_or(&operator_model).to_owned();
         let (mut options, ignored) = read_options(vendor, &model, &choice.options);
         options.share_data = share_data;
@@ -113,18 +111,18 @@ impl Registry {
             model,
             language: choice.language.clone(),
             keyterms: choice.keyterms.clone(),
+            options,
+            timeouts: stt_timeouts(&timeouts),
         };
-        let runtime = self.runtime.clone();
-        let stt = match vendor.name {
-            "deepgram" => {
-                deepgram::deepgram_with_options(&config, &options, client, fallback, runtime)
-            }
-            "assemblyai" => assemblyai::assemblyai(&config, &options, client, fallback, runtime),
-            "elevenlabs" => elevenlabs::elevenlabs(&config, &options, client, fallback, runtime),
-            "openai" => openai::openai(&config, &options, client, fallback, runtime),
-            "groq" => transcriptions::groq(&config, &options, client, fallback, runtime),
-            _ => transcriptions::openai_compatible(&config, &options, client, fallback, runtime),
+        let make = match vendor.name {
+            "deepgram" => deepgram::deepgram,
+            "assemblyai" => assemblyai::assemblyai,
+            "elevenlabs" => elevenlabs::elevenlabs,
+            "openai" => openai::openai,
+            "groq" => transcriptions::groq,
+            _ => transcriptions::openai_compatible,
         };
+        let stt = make(&config, client, fallback, self.runtime.clone());
         let stt = named(vendor.name, &stt.map_err(|error| error.to_string())?);
         Ok((vendor.display_name.to_owned(), (stt, ignored_options(Kind::Stt, &ignored))))
     }
@@ -140,6 +138,16 @@ impl Registry {
 /// The STT, which tells this name of its provider.
 fn named(provider: &'static str, stt: &Arc<dyn Stt>) -> Arc<dyn Stt> {
     Arc::new(NamedStt { provider, stt: Arc::clone(stt) })
+}
+
+/// The time limits of an STT: those that are configured, and the defaults.
+fn stt_timeouts(configured: &ProviderTimeouts) -> Timeouts {
+    let default = Timeouts::default();
+    Timeouts {
+        connect: configured.connect.unwrap_or(default.connect),
+        first: configured.first.unwrap_or(default.first),
+        final_transcript: configured.final_transcript,
+    }
 }
 
 /// The options of a vendor's model, and the names of those that it does not read.

@@ -28,23 +28,25 @@ fn choice(provider: &str) -> LlmChoice {
     LlmChoice { provider: provider.into(), model: "their-model".into(), ..LlmChoice::default() }
 }
 
-async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    let history = serde_json::from_value(json!([{"role": "user", "text": text}])).unwrap();
-    let request = Request {
+fn request(text: &str) -> Request {
+    Request {
         prompt: String::new(),
-        history,
+        history: serde_json::from_value(json!([{"role": "user", "text": text}])).unwrap(),
         snippets: Vec::new(),
         tools: Vec::new(),
         model: String::new(),
-    };
-    let _handle = llm.ask(request, Sink::new(move |event| drop(sender.send(event))));
+    }
+}
+
+async fn answer(llm: &Arc<dyn Llm>, text: &str) -> Result<String, String> {
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let _handle = llm.ask(request(text), Sink::new(move |event| drop(sender.send(event))));
     let mut answer = String::new();
     loop {
         match receiver.recv().await {
             Some(Event::Text(text)) => answer += &text,
             Some(Event::Failed(error)) => return Err(error.to_string()),
-            Some(Event::Warning(_) | Event::Provider(_)) => {}
+            Some(Event::Warning(_) | Event::Provider(_) | Event::ServedBy(_)) => {}
             _ => return Ok(answer),
         }
     }
@@ -348,4 +350,59 @@ async fn an_account_serves_the_workspaces_that_it_names() {
     assert!(warning.contains("needs an API key; the built-in answerer"), "{warning}");
     let (llm, warning) = registry.llm(&of("ours"), "Ada", false);
     assert_eq!((answer(&llm, "hi").await.unwrap(), warning), ("\"their-model\" op".into(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_provider_is_hedged_if_the_configuration_says_so() {
+    let timed = |first: f64| {
+        json!({
+            "providers": {"llm": {"first_token_s": first}, "tts": {"first_audio_s": first}},
+            "utterances": [{"transcript": "hi", "reply": format!("After {first} s.")}],
+        })
+        .to_string()
+    };
+    let script = |first: f64| LlmChoice {
+        provider: "script".into(),
+        model: timed(first),
+        ..LlmChoice::default()
+    };
+    let llm_choice = LlmChoice { fallback: vec![script(0.25)], ..script(3.0) };
+    let voice = |first: f64| TtsChoice {
+        provider: "script".into(),
+        model_id: timed(first),
+        ..TtsChoice::default()
+    };
+    let tts_choice = TtsChoice { fallback: vec![voice(0.25)], ..voice(3.0) };
+    for (hedge, reply, first_token_at, first_sound_at) in [
+        (None, "After 3 s.", 3_000, 3_000),
+        (Some(HedgeDelays::default()), "After 0.25 s.", 1_750, 1_450),
+    ] {
+        let registry = registry(Config { allow_scripted: true, hedge, ..Config::default() });
+        let (llm, _) = registry.llm(&llm_choice, "Ada", false);
+        let (start, first) = (tokio::time::Instant::now(), Arc::new(OnceLock::new()));
+        let at = Arc::clone(&first);
+        let sink = Sink::new(move |event| {
+            if matches!(event, Event::Text(_)) {
+                at.get_or_init(|| start.elapsed().as_millis());
+            }
+        });
+        let handle = llm.ask(request("hi"), sink);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        drop(handle);
+        assert_eq!(first.get(), Some(&first_token_at));
+        assert_eq!(answer(&llm, "hi").await.unwrap(), reply);
+
+        let tts = registry.tts(&tts_choice).0.unwrap();
+        let (start, first) = (tokio::time::Instant::now(), Arc::new(OnceLock::new()));
+        let at = Arc::clone(&first);
+        let sink = Sink::new(move |event| {
+            if matches!(event, crate::tts::Event::Audio { .. }) {
+                at.get_or_init(|| start.elapsed().as_millis());
+            }
+        });
+        let request = crate::tts::Request { text: "Hello.".into(), ..Default::default() };
+        let _handle = tts.speak(request, sink).unwrap();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(first.get(), Some(&first_sound_at));
+    }
 }

@@ -60,7 +60,8 @@ impl Registry {
             Some(only) if entries.is_empty() => (Ok(Arc::new(NamedTts(only.entry))), warning),
             last => {
                 entries.extend(last);
-                (Ok(Arc::new(TtsChain::new(entries))), warning)
+                let hedge = self.hedge(|delays| delays.tts);
+                (Ok(Arc::new(TtsChain::new(entries, hedge))), warning)
             }
         }
     }

@@ -13,7 +13,7 @@ mod streaming;
 mod transcript_cleanup;
 pub mod transcriptions;
 
-pub use streaming::{Fallback, HostedConfig, HostedOptions};
+pub use streaming::{Fallback, HostedConfig, HostedOptions, Timeouts};
 
 pub use moonshine::{Moonshine, MoonshineConfig};
 pub use pocketsphinx::{PocketSphinxConfig, PocketSphinxPool};

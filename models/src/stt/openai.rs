@@ -30,14 +30,13 @@ pub fn read_options<'a>(
 /// [`crate::ErrorKind::Rejected`] if the address is not a URL.
 pub fn openai(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
     if is_realtime_model(&config.model) {
-        openai_realtime::openai_realtime(config, options, client, fallback, runtime)
+        openai_realtime::openai_realtime(config, client, fallback, runtime)
     } else {
-        transcriptions::openai(config, options, client, fallback, runtime)
+        transcriptions::openai(config, client, fallback, runtime)
     }
 }

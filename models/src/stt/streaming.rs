@@ -14,8 +14,10 @@
 //!   at the first authenticated STUN check of the call's client.
 //! - The audio of each utterance is stored until its final transcript ([`speech_buffer`]). After a
 //!   reconnect it is sent again, at the speed that the vendor accepts ([`pacing`]).
-//! - A failure that a retry cannot repair ([`crate::hosted::failure`]) hands the call over to the fallback STT,
-//!   with the audio of the current utterance ([`fallback`]).
+//! - A failure that a retry cannot repair ([`crate::hosted::failure`]) hands the call over to the
+//!   fallback STT, with the audio of the current utterance ([`fallback`]).
+//! - While the vendor is skipped because of failures, its recovery is found by the audio of one
+//!   utterance, which the fallback serves ([`shadow`]).
 
 mod audio_messages;
 mod call;
@@ -24,6 +26,7 @@ mod fallback;
 mod options;
 mod pacing;
 mod session;
+mod shadow;
 mod speech_buffer;
 #[cfg(test)]
 pub(super) mod test_support;
@@ -42,8 +45,9 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
-pub use self::config::HostedConfig;
+pub use self::config::{HostedConfig, Timeouts};
 pub use self::fallback::Fallback;
 pub use self::options::HostedOptions;
 
@@ -59,6 +63,7 @@ pub(super) use self::utterances::{Limits, Utterance, Utterances};
 pub(super) use crate::hosted::failure::{Failure, Fault};
 
 use self::session::Session;
+use self::shadow::Shadows;
 use self::speech_buffer::SpeechBuffer;
 use super::{Event, Stt, SttStream, TurnHint};
 pub(super) use crate::hosted::Endpoint;
@@ -186,10 +191,16 @@ pub(super) fn stream_id(id: &str) -> String {
     id.chars().take(64).collect()
 }
 
+/// How streams reach a vendor.
+struct Source<F> {
+    endpoint: Arc<Endpoint>,
+    timeouts: Timeouts,
+    make_transport: F,
+}
+
 /// An STT that opens a [`Transport`] per stream.
 struct HostedStt<F> {
-    endpoint: Arc<Endpoint>,
-    make_transport: F,
+    source: Arc<Source<F>>,
     fallback: Fallback,
     runtime: Runtime,
 }
@@ -198,39 +209,44 @@ struct HostedStt<F> {
 /// it fails.
 pub(super) fn hosted_stt<T: Transport>(
     endpoint: Endpoint,
+    timeouts: Timeouts,
     make_transport: impl Fn() -> T + Send + Sync + 'static,
     fallback: Fallback,
     runtime: Runtime,
 ) -> Arc<dyn Stt> {
-    Arc::new(HostedStt { endpoint: Arc::new(endpoint), make_transport, fallback, runtime })
+    let source = Source { endpoint: Arc::new(endpoint), timeouts, make_transport };
+    Arc::new(HostedStt { source: Arc::new(source), fallback, runtime })
 }
 
 /// The same for a vendor with a WebSocket.
 pub(super) fn socket_stt<C: Codec>(
     endpoint: Endpoint,
+    timeouts: Timeouts,
     make_codec: impl Fn() -> C + Send + Sync + 'static,
     fallback: Fallback,
     runtime: Runtime,
 ) -> Arc<dyn Stt> {
-    hosted_stt(endpoint, move || Session::new(make_codec()), fallback, runtime)
+    hosted_stt(endpoint, timeouts, move || Session::new(make_codec()), fallback, runtime)
 }
 
-impl<T: Transport, F: Fn() -> T + Send + Sync> Stt for HostedStt<F> {
+impl<T: Transport, F: Fn() -> T + Send + Sync + 'static> Stt for HostedStt<F> {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
-        if let Some(stream) = self.fallback.open_instead(&sink) {
-            return Ok(stream);
-        }
         let (commands, receiver) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let (call_start, call_started) = oneshot::channel();
-        let call = Call::new(
-            Arc::clone(&self.endpoint),
-            receiver,
-            call_started,
-            sink,
-            self.fallback.clone(),
-            SpeechBuffer::new(T::MAX_BUFFERED_BYTES),
-        );
-        self.runtime.spawn(call.run((self.make_transport)()));
+        let mut fallback = self.fallback.clone();
+        let shadows = Shadows::new(&self.source, fallback.breaker(), sink.clone());
+        if let Some((stream, text)) = fallback.open_instead(&sink) {
+            let warning = fallback::warn(text, Some(call_started), sink);
+            let buffer = SpeechBuffer::new(0);
+            let serve = fallback::serve(stream, buffer, receiver, warning, shadows);
+            self.runtime.spawn(serve.in_current_span());
+        } else {
+            let buffer = SpeechBuffer::new(T::MAX_BUFFERED_BYTES);
+            let (endpoint, timeouts) = (Arc::clone(&self.source.endpoint), self.source.timeouts);
+            let call = Call::new(endpoint, timeouts, receiver, sink, fallback, buffer);
+            let transport = (self.source.make_transport)();
+            self.runtime.spawn(call.run(transport, call_started, shadows));
+        }
         Ok(Box::new(HostedStream {
             commands,
             call_start: Some(call_start),

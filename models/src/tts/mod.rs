@@ -74,13 +74,20 @@ pub enum Event {
     },
     /// The text was sent to a vendor, which bills it by its length.
     Usage {
+        /// Name of the vendor; empty = the provider that sends what follows.
+        provider: &'static str,
         /// Characters (Unicode code points) that were sent.
         characters: u32,
     },
     /// Another TTS speaks: one sentence for the conversation's record.
     Warning(String),
-    /// The text was sent to this provider, which sends what follows.
+    /// The text was sent to this provider, which sends what follows, unless [`ServedBy`] names
+    /// another one.
+    ///
+    /// [`ServedBy`]: Event::ServedBy
     Provider(&'static str),
+    /// Of the providers that got the text, this one sends what follows.
+    ServedBy(&'static str),
     /// All samples were sent.
     End,
     /// The request failed; no event follows.

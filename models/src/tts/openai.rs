@@ -25,7 +25,7 @@ use super::hosted::voices::{ListedVoice, VoicePage, VoiceQuery, fetch_json, refu
 use super::hosted::{Timeouts, max_seconds, may_be_vendor_voice, non_empty};
 use super::{Event, Request, Tts};
 use crate::hosted::failure::Failure;
-use crate::hosted::{Endpoint, base_url, with_path};
+use crate::hosted::{Endpoint, base_url, is_openai_host, with_path};
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// OpenAI's own server.
@@ -192,7 +192,7 @@ impl Tts for OpenAiTts {
 impl Server {
     fn new(config: &OpenAiConfig, client: egress::Client) -> Result<Self, Error> {
         let base = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
-        let is_openai = base.host_str() == Some("api.openai.com");
+        let is_openai = base.host_str().is_some_and(is_openai_host);
         let vendor = if is_openai { "OpenAI" } else { OTHER_SERVER };
         let (token, bearer) = (config.token.as_deref(), ("authorization", "Bearer "));
         let endpoint = Endpoint::new(vendor, String::new(), bearer, token, client);
@@ -215,7 +215,8 @@ impl Server {
         }
     }
 
-    /// Speaks a text; returns when all of its samples were delivered.
+    /// Speaks a text; returns when all of its samples were delivered. A connection that breaks
+    /// before the first sound is replaced once: a pooled one may be closed already.
     async fn speak(&self, request: &Request, sink: &Sink<Event>) -> Result<(), Error> {
         let text = SpokenText::new(&request.text, &request.pronunciation);
         if text.is_silent() {
@@ -227,56 +228,76 @@ impl Server {
             let message = format!("{vendor} speaks at most {MAX_CHARACTERS} characters at once");
             return Err(Error::new(ErrorKind::Rejected, message));
         }
-        let timeouts = self.config.timeouts;
-        let mut deadline = Instant::now() + timeouts.first_sound;
-        let late = |what: &str| Failure::timeout(&self.endpoint, what).error;
-        let no_sound = "gave no sound in time";
+        let deadline = Instant::now() + self.config.timeouts.first_sound;
         let body = self.body(text.sent(), &request.voice);
-        let sent = timeout_at(deadline, self.send(&body)).await.map_err(|_| late(no_sound))?;
-        let response = sent.map_err(|e| Failure::from_transport(&self.endpoint, &e).error)?;
-        if !response.is_success() {
-            return Err(refused(&self.endpoint, response).await);
+        match self.speak_once(&text, &body, deadline, sink).await {
+            Err(Interrupted::BeforeSound(_)) => {
+                tracing::info!("a connection to a hosted TTS ended before the first sound");
+                self.speak_once(&text, &body, deadline, sink).await.map_err(Interrupted::into_error)
+            }
+            spoken => spoken.map_err(Interrupted::into_error),
         }
-        sink.send(Event::Usage { characters: u32::try_from(characters).unwrap_or(u32::MAX) });
+    }
+
+    async fn speak_once(
+        &self,
+        text: &SpokenText,
+        body: &str,
+        mut deadline: Instant,
+        sink: &Sink<Event>,
+    ) -> Result<(), Interrupted> {
+        let vendor = self.endpoint.vendor;
+        let late = |what: &str| Failure::timeout(&self.endpoint, what).error;
+        let rejected = |why: String| Error::new(ErrorKind::Rejected, format!("{vendor} {why}"));
+        let no_sound = "gave no sound in time";
+        let broken = |error: egress::Error| {
+            let failure = Failure::from_transport(&self.endpoint, &error).error;
+            match error {
+                egress::Error::Connection(_) => Interrupted::BeforeSound(failure),
+                _ => failure.into(),
+            }
+        };
+        let request = self.request(egress::Method::POST, "audio/speech").map_err(broken)?;
+        let request = request.json(body.to_owned()).timeout(None);
+        let sent = timeout_at(deadline, self.endpoint.client.send(request)).await;
+        let response = sent.map_err(|_| late(no_sound))?.map_err(broken)?;
+        if !response.is_success() {
+            return Err(refused(&self.endpoint, response).await.into());
+        }
+        let characters = text.sent().chars().count();
+        let characters = u32::try_from(characters).unwrap_or(u32::MAX);
+        sink.send(Event::Usage { provider: "", characters });
         let content_type = response.header("content-type").unwrap_or_default();
         let mut decoder = ResponseDecoder::new(content_type, &self.config.options.response_format)
-            .map_err(|why| Error::new(ErrorKind::Rejected, format!("{vendor} {why}")))?;
+            .map_err(&rejected)?;
+        let max_seconds = max_seconds(text.letter_count());
         // At the highest usual rate.
-        let mut response = response.limit((96_000.0 * max_seconds(text.letter_count())) as usize);
-        let mut has_sound = false;
+        let mut response = response.limit((96_000.0 * max_seconds) as usize);
+        let mut samples = 0;
         loop {
+            let has_sound = samples > 0;
             let what = if has_sound { "stopped in the middle of the speech" } else { no_sound };
             let chunk = timeout_at(deadline, response.chunk()).await.map_err(|_| late(what))?;
             let chunk = chunk.map_err(|error| match error {
-                egress::Error::TooLarge => Failure::endless(&self.endpoint).error,
-                error => Failure::from_transport(&self.endpoint, &error).error,
+                egress::Error::TooLarge => Failure::endless(&self.endpoint).error.into(),
+                error if has_sound => Failure::from_transport(&self.endpoint, &error).error.into(),
+                error => broken(error),
             })?;
             let Some(chunk) = chunk else { break };
-            let pcm = decoder
-                .push(&chunk)
-                .map_err(|why| Error::new(ErrorKind::Rejected, format!("{vendor} {why}")))?;
+            let pcm = decoder.push(&chunk).map_err(&rejected)?;
             if !pcm.is_empty() {
-                has_sound = true;
-                deadline = Instant::now() + timeouts.gap;
+                samples += pcm.len();
+                if samples as f64 > max_seconds * f64::from(decoder.sample_rate()) {
+                    return Err(Failure::endless(&self.endpoint).error.into());
+                }
+                deadline = Instant::now() + self.config.timeouts.gap;
                 sink.send(Event::Audio { pcm, sample_rate: decoder.sample_rate() });
             }
         }
-        if !has_sound {
-            return Err(Error::new(ErrorKind::Failed, format!("{vendor} sent no sound")));
+        if samples == 0 {
+            return Err(Error::new(ErrorKind::Failed, format!("{vendor} sent no sound")).into());
         }
         Ok(())
-    }
-
-    /// Sends the request, and once more if a pooled connection turns out to be closed.
-    async fn send(&self, body: &str) -> Result<egress::Response, egress::Error> {
-        let send = || async {
-            let request = self.request(egress::Method::POST, "audio/speech")?;
-            self.endpoint.client.send(request.json(body.to_owned()).timeout(None)).await
-        };
-        match send().await {
-            Err(egress::Error::Connection(_)) => send().await,
-            sent => sent,
-        }
     }
 
     fn body(&self, text: &str, voice: &str) -> String {
@@ -296,6 +317,28 @@ impl Server {
         }
         self.config.options.add_to(&mut body);
         Value::Object(body).to_string()
+    }
+}
+
+/// Why a text was not spoken to its end.
+enum Interrupted {
+    /// The connection broke, and nothing has sounded.
+    BeforeSound(Error),
+    /// A repetition does not help, or would repeat what has sounded.
+    Failed(Error),
+}
+
+impl Interrupted {
+    fn into_error(self) -> Error {
+        match self {
+            Self::BeforeSound(error) | Self::Failed(error) => error,
+        }
+    }
+}
+
+impl From<Error> for Interrupted {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
     }
 }
 

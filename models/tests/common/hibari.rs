@@ -64,7 +64,7 @@ pub(crate) fn speak(voice: &Hibari, text: &str, pronunciation: &[(&str, &str)]) 
                 }
                 speech.pcm.extend(pcm);
             }
-            Event::Usage { .. } | Event::Provider(_) | Event::Warning(_) => {}
+            Event::Usage { .. } | Event::Provider(_) | Event::ServedBy(_) | Event::Warning(_) => {}
             Event::End => return speech,
             Event::Failed(error) => panic!("{text:?}: {error}"),
         }

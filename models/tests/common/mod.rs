@@ -87,6 +87,7 @@ pub(crate) fn synthesise(text: &str, voice: &str) -> Vec<i16> {
             | Event::Words(_)
             | Event::Usage { .. }
             | Event::Provider(_)
+            | Event::ServedBy(_)
             | Event::Warning(_) => {}
         }
     }

@@ -3,12 +3,11 @@
 use std::io::{self, Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use super::Channels;
 use super::video::VideoBlock;
-use crate::Size;
 use crate::ebml::{fixed_size, push_bytes, push_fixed_uint, push_id, push_master, push_uint};
 use crate::webm::number::{SOUND, VIDEO};
 use crate::webm::{self, TrackEntry, flag, id};
+use crate::{Channels, Size};
 
 /// Longest time of a cluster in ms.
 const MAX_CLUSTER: u64 = 5_000;

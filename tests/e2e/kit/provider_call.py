@@ -15,8 +15,14 @@ FAKE_VOICE = "kal16"
 
 def choice(fake: providers.Fake, **more) -> dict:
     """The choice of an agent that brings its own address and key."""
-    url = fake.base_url if isinstance(fake, providers.OpenAiFake) else fake.url
-    return {"provider": fake.provider, "url": url, "token": fake.key, **more}
+    return {"provider": fake.provider, "url": fake.base_url, "token": fake.key, **more}
+
+
+def fallback(fake: providers.Fake, **more) -> dict:
+    """An entry of `fallback`, which has no key of its own."""
+    entry = choice(fake, **more)
+    del entry["token"]
+    return entry
 
 
 def create_agent(server, *, stt=None, llm=None, tts=None, turn=None, **more) -> dict:

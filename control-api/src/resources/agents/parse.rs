@@ -23,6 +23,8 @@ use crate::store::secrets::{self, AgentSecrets};
 /// The providers of an avatar, which a request may give beside `config` or in it. In the order of
 /// [`tokens::take`].
 const PROVIDERS: [&str; 3] = ["llm", "stt", "tts"];
+/// Maximum number of fallbacks of a provider, as in its schema.
+const MAX_FALLBACKS: usize = 5;
 
 /// A document that [`parse`] reads: an [`Agent`] or a [`Template`].
 pub(crate) trait AgentDocument: Serialize + DeserializeOwned + JsonSchema + Default {
@@ -116,6 +118,11 @@ pub(crate) fn parse<D: AgentDocument>(
     if let Some(Value::Array(avatars)) = map.get_mut("avatars") {
         avatars.iter_mut().filter_map(Value::as_object_mut).for_each(merge_flat_providers);
     }
+    if let Some(Value::Array(avatars)) = map.get("avatars") {
+        for (i, avatar) in avatars.iter().enumerate() {
+            check_fallback_tokens(avatar, i, &errors);
+        }
+    }
     let mut checked = body::check(D::request_schema(), Value::Object(map), &errors);
     let mut paths = Vec::new();
     if let Some(Value::Array(avatars)) = checked.get_mut("avatars") {
@@ -170,6 +177,26 @@ fn merge_flat_providers(avatar: &mut Map<String, Value>) {
             }
             Some(Value::Object(_)) => _ = config.shift_remove(provider),
             _ => {}
+        }
+    }
+}
+
+/// Reports the keys of fallbacks. They have none of their own, and an ignored one would be missed
+/// only when the first provider fails.
+fn check_fallback_tokens(avatar: &Value, i: usize, errors: &FieldErrors) {
+    for (place, path) in [(avatar, ""), (&avatar["config"], ".config")] {
+        for provider in PROVIDERS {
+            let fallbacks = place[provider]["fallback"].as_array();
+            for (j, fallback) in fallbacks.into_iter().flatten().take(MAX_FALLBACKS).enumerate() {
+                let token = &fallback["token"];
+                if !token.is_null() && token.as_str() != Some("") {
+                    errors.add(
+                        format!("avatars[{i}]{path}.{provider}.fallback[{j}].token"),
+                        "is not allowed: a fallback uses the key that the workspace or the server \
+                         has for its provider",
+                    );
+                }
+            }
         }
     }
 }
@@ -275,6 +302,36 @@ mod tests {
         assert_eq!(avatar["turn_handling"], "balanced");
         assert_eq!(avatar["frame_rate"], 25);
         assert!(parsed.secrets.webhook.starts_with("whsec_"));
+    }
+
+    #[test]
+    fn the_key_of_a_fallback_is_refused_where_it_stands() {
+        let with_token =
+            |token: Value| json!([{"provider": "a"}, {"provider": "b", "token": token}]);
+        let avatar = |token: &str| {
+            json!({
+                "avatar_key_id": "ada",
+                "stt": {"fallback": with_token("***".into())},
+                "config": {
+                    "llm": {"fallback": with_token(json!(7))},
+                    "tts": {"token": "own", "fallback": with_token(token.into())},
+                },
+            })
+        };
+        let refused = [
+            "avatars[0].stt.fallback[1].token",
+            "avatars[0].config.llm.fallback[1].token",
+            "avatars[0].config.tts.fallback[1].token",
+        ];
+        assert_eq!(invalid_fields(body(json!({"avatars": [avatar("secret")]}))), refused);
+        assert_eq!(invalid_fields(body(json!({"avatars": [avatar("")]}))), refused[..2]);
+        let unset = json!({
+            "avatar_key_id": "ada",
+            "config": {"tts": {"token": "own", "fallback": with_token(Value::Null)}},
+        });
+        let parsed = parse_agent(body(json!({"avatars": [unset]})), None).unwrap();
+        let fallback = &parsed.document["avatars"][0]["config"]["tts"]["fallback"][1];
+        assert_eq!((&fallback["provider"], fallback.get("token")), (&json!("b"), None));
     }
 
     #[test]

@@ -34,6 +34,12 @@ impl<'a> Address<'a> {
         Self { provider: provider.as_deref(), url: url.as_deref() }
     }
 
+    /// Whether no key is sent: the server's own providers serve.
+    fn is_none(self) -> bool {
+        let is_blank = |text: Option<&str>| text.is_none_or(|text| text.trim().is_empty());
+        is_blank(self.provider) && is_blank(self.url)
+    }
+
     /// Whether both are the same server of the same vendor.
     pub(crate) fn is_same(self, other: Self) -> bool {
         let vendor = |address: Self| Vendor::of_provider(address.provider?);
@@ -83,7 +89,8 @@ fn take_one(
     let secret = match token.take() {
         Some(mask) if mask == SECRET_MASK => {
             let stored = old.and_then(|(old, stored)| Some((old, stored.clone()?)));
-            let has_moved = stored.as_ref().is_some_and(|(old, _)| !old.is_same(address));
+            let has_moved =
+                !address.is_none() && stored.as_ref().is_some_and(|(old, _)| !old.is_same(address));
             let is_valid =
                 !["provider", "url"].iter().any(|name| errors.contains(&format!("{path}.{name}")));
             if has_moved && is_valid {
@@ -151,6 +158,11 @@ mod tests {
         };
         let same = access("OpenAI", "https://a.example/v1".into(), "***").unwrap();
         assert_eq!(token(&same).1, Some("secret"));
+        // Without a provider, the key is stored and goes nowhere, also not with a later provider.
+        let unused = parse_agent(json!({"token": "***"}), Some(&first)).unwrap();
+        assert_eq!(token(&unused).1, Some("secret"));
+        let later = json!({"provider": "anthropic", "token": "***"});
+        assert!(parse_agent(later, Some(&unused)).is_err());
         for (provider, url) in [
             ("openai", json!("https://b.example/v1")),
             ("openai", Value::Null),

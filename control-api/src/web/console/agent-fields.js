@@ -6,6 +6,7 @@ import {
   MODELS_PATH,
   speechSection,
 } from "./agent-model-fields.js";
+import { recordingSection } from "./agent-recording-fields.js";
 
 /** The default endpointing delays of each `turn_handling` in seconds: minimum, maximum. */
 const ENDPOINTING_DELAYS = { proactive: [0.3, 2], balanced: [0.4, 3], deliberate: [0.8, 5] };
@@ -35,9 +36,10 @@ const attachmentField = (path, label, records) => ({
 
 /**
  * The sections of the form. The lists are the records that the form offers.
- * `chainTest`: the node that tests the models.
+ * `chainTest`: the node that tests the models. `recordingProblem`: why this server cannot record
+ * calls, if it cannot.
  * @param {{template?: boolean, avatars: any[], providers: any[], knowledge: any[], tools: any[],
- *   guardrails: any[], mcp: any[], chainTest?: any}} options
+ *   guardrails: any[], mcp: any[], chainTest?: any, recordingProblem?: string}} options
  */
 export function agentSections({
   template = false,
@@ -48,6 +50,7 @@ export function agentSections({
   guardrails,
   mcp,
   chainTest,
+  recordingProblem,
 }) {
   const [namePath, promptPath] = template
     ? ["template_name", "template_system_prompt"]
@@ -291,6 +294,7 @@ export function agentSections({
         },
       ],
     },
+    recordingSection(recordingProblem),
     {
       id: "hooks",
       title: "Webhooks",
@@ -318,7 +322,7 @@ export function agentSections({
     {
       id: "more",
       title: "Sharing and more",
-      summary: "Embedding, recording, activity",
+      summary: "Embedding, activity, limits",
       open: false,
       fields: [
         { path: "embed.enabled", label: "May be embedded in web pages", kind: "check" },
@@ -332,7 +336,6 @@ export function agentSections({
           visibleIf: (get) => get("embed.enabled"),
         },
         { path: "is_active", label: "Active: accepts calls", kind: "check", initial: true },
-        { path: "record", label: "Record its calls", kind: "check" },
         {
           path: "config.expose_tools",
           label: "Show tool calls' data to the caller's browser",

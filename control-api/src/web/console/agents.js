@@ -156,15 +156,21 @@ export async function agentsPage({ query, signal, navigate }) {
 
 /** Loads all records that the form of an agent or a template offers. */
 export async function loadFormOptions(signal) {
-  const [avatars, providers, knowledge, tools, guardrails, mcp] = await Promise.all([
+  const [avatars, providers, knowledge, tools, guardrails, mcp, capabilities] = await Promise.all([
     selectableAvatars(signal),
     api.get("/v1/ext/providers", signal),
     api.listAll("/v1/ext/kbs", signal),
     api.listAll("/v1/ext/tool", signal),
     api.listAll("/v1/ext/guardrail", signal),
     api.listAll("/v1/ext/mcp", signal),
+    api.get("/v1/ext/capabilities", signal),
   ]);
-  return { avatars, providers, knowledge, tools, guardrails, mcp };
+  const { reason, formats } = capabilities.recording;
+  const noMp4 = formats.includes("mp4")
+    ? ""
+    : "This server has no ffmpeg: recordings are WebM files.";
+  const recordingProblem = reason ?? noMp4;
+  return { avatars, providers, knowledge, tools, guardrails, mcp, recordingProblem };
 }
 
 const conversationsUrl = (agent) =>

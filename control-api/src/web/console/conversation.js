@@ -23,6 +23,7 @@ import {
 /** Events that the event list hides by default. */
 const MINOR_EVENTS = new Set([
   "agent.heard",
+  "agent.words",
   "llm.text",
   "playout.started",
   "playout.ducked",

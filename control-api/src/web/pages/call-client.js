@@ -102,10 +102,9 @@ export class CallClient extends EventTarget {
   }
 
   /** Sends an RTVI message. @returns {boolean} whether the data channel was open. */
-  send(type, data) {
+  send(type, data, id = Math.random().toString(16).slice(2, 10).padEnd(8, "0")) {
     const dataChannel = this.#connection?.dataChannel;
     if (dataChannel?.readyState !== "open") return false;
-    const id = Math.random().toString(16).slice(2, 10).padEnd(8, "0");
     dataChannel.send(JSON.stringify({ label: "rtvi-ai", type, id, data }));
     return true;
   }

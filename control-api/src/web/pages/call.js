@@ -11,6 +11,7 @@ import {
 import { CallClient, eventName, RejectedError } from "./call-client.js";
 import { Captions } from "./captions.js";
 import { CaptionsView } from "./captions-view.js";
+import { RecordingNotice } from "./recording-notice.js";
 import { createSavedState } from "./saved-state.js";
 import { Suggestions } from "./suggestions.js";
 import { callErrorText, END_TEXTS, microphoneErrorText, STATE_LABELS } from "./texts.js";
@@ -41,6 +42,14 @@ const suggestions = new Suggestions(
   byId("suggestions"),
   (question) => callClient?.send("send-text", { content: question, options: {} }) ?? false,
 );
+const recordingNotice = new RecordingNotice({
+  sentence: byId("recorded"),
+  indicator: byId("recording"),
+  words: byId("recording-words"),
+  button: /** @type {HTMLButtonElement} */ (byId("recording-refuse")),
+  send: (data, id) => callClient?.send("client-message", data, id) ?? false,
+  onFailed: (text) => showNotice(text),
+});
 const showMicrophoneLevel = createLevelBar(byId("mine"));
 const showServerLevel = createLevelBar(byId("theirs"));
 const levelMeter = new LevelMeter((value) => {
@@ -116,9 +125,10 @@ async function fetchConversationInfo({ conversation, token }) {
   return response.json();
 }
 
-function showConversationInfo({ persona_name: name, suggested_questions: questions }) {
+function showConversationInfo({ persona_name: name, suggested_questions: questions, recording }) {
   showAgentName(name);
   suggestions.show(questions);
+  recordingNotice.announce(recording);
 }
 
 /** Before the user clicks: shows the agent's name, or says that the link is no longer valid. */
@@ -243,6 +253,7 @@ function createCallClient({ conversation, token }) {
   captions = new Captions(saved.captions);
   for (const line of captions.lines) captionsView.render(line, false);
   timeLimitReached = false;
+  recordingNotice.reset();
   callClient = new CallClient({ conversation, token, iceServers });
   if (microphoneTrack) callClient.setMicrophoneTrack(microphoneTrack);
   callClient.addEventListener("stream", ({ detail }) => playStream(detail));
@@ -318,6 +329,7 @@ function playStream(stream) {
 }
 
 function onMessage(message) {
+  recordingNotice.handle(message);
   const line = captions.handle(message);
   if (line) {
     captionsView.render(line);
@@ -474,6 +486,9 @@ document.addEventListener("pointerdown", (event) => {
     showDevicePanel(false);
 });
 document.addEventListener("keydown", () => levelMeter.resume());
+
+// An embed page has no conversation yet that it could ask.
+recordingNotice.announce(JSON.parse(document.body.dataset.recording || "null"));
 
 // The buttons are disabled in the HTML, because a click before this point would have no effect.
 for (const button of joinButtons) button.disabled = false;

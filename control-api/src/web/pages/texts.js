@@ -120,6 +120,17 @@ export const END_TEXTS = {
   full: ["All lines are busy", "Try again in a moment."],
 };
 
+/** Texts about the recording of the call. */
+export const RECORDING_TEXTS = {
+  before: "This call is recorded.",
+  beforeOptional: "This call is recorded. You can turn the recording off during the call.",
+  recorded: "Being recorded",
+  off: "Nothing is recorded",
+  stopped: "The recording has stopped",
+  refuse: "Do not record",
+  failed: "The recording could not be turned off. Try again, or hang up.",
+};
+
 /** Labels of the call's states. */
 export const STATE_LABELS = {
   connecting: "Connecting",

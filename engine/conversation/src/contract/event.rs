@@ -346,6 +346,18 @@ pub enum Event {
         /// The words heard so far.
         text: String,
     },
+    /// The words of a segment that were heard, with their times. Follows [`Event::PlayoutFinished`]
+    /// in calls that are recorded ([`Spec::record_words`]), if the voice reports when it speaks
+    /// each word.
+    ///
+    /// [`Spec::record_words`]: crate::contract::spec::Spec::record_words
+    #[serde(rename = "agent.words")]
+    AgentWords {
+        /// The utterance of the segment.
+        utterance: UtteranceId,
+        /// In order. A word that was cut is absent, as it is in the transcript.
+        words: Vec<HeardWord>,
+    },
     /// Text from the LLM as it streams in.
     #[serde(rename = "llm.text")]
     LlmText {
@@ -381,6 +393,13 @@ pub enum Event {
     Warning {
         /// One sentence.
         text: String,
+    },
+    /// The recording has ended before the call.
+    #[serde(rename = "recording.ended")]
+    RecordingEnded {
+        /// Whether it is deleted because the user does not want it. Otherwise what was recorded
+        /// until now remains.
+        is_discarded: bool,
     },
     /// The latencies of a turn.
     #[serde(rename = "turn")]
@@ -421,6 +440,18 @@ pub enum Event {
     /// conversation, with its time.
     #[serde(rename = "provider.usage")]
     ProviderUsage(ProviderUsage),
+}
+
+/// A word of the agent that was heard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeardWord {
+    /// The word as in the transcript, with its punctuation.
+    pub text: String,
+    /// When its first sample left for the network, in seconds since the start of the conversation,
+    /// rounded to milliseconds. A recording has the same origin.
+    pub start: f64,
+    /// When its last sample left. A pause within the word, such as a hold, is included.
+    pub end: f64,
 }
 
 /// The state of the agent.

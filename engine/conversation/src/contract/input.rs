@@ -232,6 +232,9 @@ pub enum LlmEvent {
     },
     /// The request failed. No further event follows.
     Failed(String),
+    /// All models have failed, and none of them has answered: a fallback is of no use. No further
+    /// event follows.
+    Exhausted(String),
 }
 
 /// What the TTS reports about a segment. The samples themselves go to playout.
@@ -243,7 +246,7 @@ pub enum TtsEvent {
     #[serde(rename = "Ready")]
     FirstAudio,
     /// Words with the positions of their ends, if the voice provides them. May come in several
-    /// parts.
+    /// parts. If the call is recorded, a pause before a word is a word without text.
     #[serde(rename = "Words")]
     WordTimestamps(Vec<(String, Position)>),
     /// All samples are available.

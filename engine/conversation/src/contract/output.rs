@@ -149,6 +149,8 @@ pub enum SpeechSource {
     },
     /// The greeting.
     Greeting,
+    /// The message that the call is recorded.
+    RecordingMessage,
     /// The idle message with this index.
     #[serde(rename = "Idle")]
     IdleMessage(u32),

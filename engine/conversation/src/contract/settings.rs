@@ -26,7 +26,7 @@ pub struct SpokenMessage {
     #[serde(default)]
     #[serde(rename = "audio")]
     pub audio_seconds: f64,
-    /// Delay before it in seconds; for the greeting only.
+    /// Delay before it in seconds; for the greeting and the recording message only.
     #[serde(default)]
     #[serde(rename = "wait")]
     pub delay_seconds: f64,
@@ -65,10 +65,12 @@ pub struct Settings {
     pub call_warning_before: f64,
     pub idle_end_after: Option<u32>,
     pub greeting: Option<SpokenMessage>,
+    pub recording_message: Option<SpokenMessage>,
     pub idle_messages: Vec<SpokenMessage>,
     pub warning_message: Option<SpokenMessage>,
     pub exit_message: Option<SpokenMessage>,
     pub error_message: Option<SpokenMessage>,
+    pub record_words: bool,
 }
 
 impl Default for Settings {
@@ -121,10 +123,12 @@ impl Settings {
             call_warning_before: 10.0,
             idle_end_after: Some(3),
             greeting: None,
+            recording_message: None,
             idle_messages: Vec::new(),
             warning_message: None,
             exit_message: None,
             error_message: Some(SpokenMessage::new(DEFAULT_ERROR_MESSAGE)),
+            record_words: false,
         }
     }
 
@@ -218,6 +222,7 @@ impl Settings {
             "turn_threshold" => self.turn_threshold = parse_ratio(key, value)?,
             "max_call_duration" => self.max_call_duration = parse_optional_seconds(key, value)?,
             "call_warning_before" => self.call_warning_before = parse_seconds(key, value)?,
+            "record_words" => self.record_words = parse_flag(key, value)?,
             "idle_end_after" => {
                 self.idle_end_after =
                     if value.is_null() { None } else { Some(parse_count(key, value)?) };
@@ -245,7 +250,6 @@ impl Settings {
         if !(0.0..=1.0).contains(&s.turn_threshold) {
             return Err(SettingError::new("turn_threshold", "must be between 0 and 1"));
         }
-        let greeting = s.greeting.as_ref().filter(|m| !m.text.trim().is_empty());
         Ok(Spec {
             min_endpointing_delay: min,
             max_endpointing_delay: max,
@@ -280,13 +284,8 @@ impl Settings {
                 "call_warning_before",
                 s.call_warning_before,
             )?,
-            greeting: match greeting {
-                Some(m) => Some(Greeting {
-                    text: m.text.trim().to_owned(),
-                    delay: duration_from_seconds("greeting.wait", m.delay_seconds)?,
-                }),
-                None => None,
-            },
+            greeting: opening("greeting.wait", s.greeting.as_ref())?,
+            recording_message: opening("recording_message.wait", s.recording_message.as_ref())?,
             idle_messages: s
                 .idle_messages
                 .iter()
@@ -299,6 +298,7 @@ impl Settings {
             phrasing: Phrasing::Stream,
             fallback_llm: false,
             fallback_tts: false,
+            record_words: s.record_words,
             vad: VadTiming {
                 min_speech_duration: Duration::from_millis(50),
                 min_silence_duration: Duration::from_millis(250),
@@ -328,8 +328,10 @@ pub struct AgentTurnConfig<'a> {
     pub language: Option<&'a str>,
     /// The welcome message of this conversation.
     pub greeting: Option<&'a str>,
-    /// `welcome_message.wait_time` in seconds; absent = 1.
+    /// `welcome_message.wait_time` in seconds, before the first words; absent = 1.
     pub greeting_delay: Option<f64>,
+    /// Spoken after the greeting, because the call is recorded.
+    pub recording_message: Option<&'a str>,
     /// `idle_timeout.timeout` in seconds: absent = 30, 0 = no call-outs.
     pub idle_timeout: Option<f64>,
     /// `idle_timeout.filler_phrases`.
@@ -354,6 +356,8 @@ pub struct AgentTurnConfig<'a> {
     pub fallback_llm: bool,
     /// Whether a second voice is available.
     pub fallback_tts: bool,
+    /// `record`: whether the call is recorded, with the times of the agent's words.
+    pub record_words: bool,
 }
 
 impl AgentTurnConfig<'_> {
@@ -385,10 +389,12 @@ impl AgentTurnConfig<'_> {
                 return Err(SettingError::new(field, "must be between 0 and 10"));
             }
         }
-        s.greeting = self.greeting.map(|say| SpokenMessage {
+        let opening = |say: &str| SpokenMessage {
             delay_seconds: self.greeting_delay.unwrap_or(1.0),
             ..SpokenMessage::new(say)
-        });
+        };
+        s.greeting = self.greeting.map(opening);
+        s.recording_message = self.recording_message.map(opening);
         s.idle_timeout = Some(self.idle_timeout.unwrap_or(30.0));
         s.idle_messages = self.idle_messages.iter().map(SpokenMessage::new).collect();
         s.idle_end_after = self.idle_end_after.unwrap_or(Some(3));
@@ -411,9 +417,16 @@ impl AgentTurnConfig<'_> {
             tools: self.tools.clone(),
             fallback_llm: self.fallback_llm,
             fallback_tts: self.fallback_tts,
+            record_words: self.record_words,
             ..spec
         })
     }
+}
+
+fn opening(field: &str, message: Option<&SpokenMessage>) -> Result<Option<Greeting>, SettingError> {
+    let Some(text) = message_text(message) else { return Ok(None) };
+    let delay = duration_from_seconds(field, message.map_or(0.0, |m| m.delay_seconds))?;
+    Ok(Some(Greeting { text, delay }))
 }
 
 fn message_text(message: Option<&SpokenMessage>) -> Option<String> {

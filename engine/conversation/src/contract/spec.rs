@@ -75,6 +75,10 @@ pub struct Spec {
     pub call_warning_before: Duration,
     /// Spoken first, after [`Greeting::delay`].
     pub greeting: Option<Greeting>,
+    /// States that the call is recorded. Spoken once, when the floor is free for the first time:
+    /// after the greeting, or after [`Greeting::delay`] without one.
+    #[serde(default)]
+    pub recording_message: Option<Greeting>,
     /// Spoken when idle, in rotation.
     pub idle_messages: Vec<String>,
     /// Spoken at the warning before the limit.
@@ -89,6 +93,12 @@ pub struct Spec {
     pub fallback_llm: bool,
     /// Whether a second voice is available after a failure.
     pub fallback_tts: bool,
+    /// Whether the times of the agent's words are emitted ([`Event::AgentWords`]): the call is
+    /// recorded.
+    ///
+    /// [`Event::AgentWords`]: crate::contract::event::Event::AgentWords
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub record_words: bool,
     /// Timing of the VAD: it reports an onset `min_speech_duration` late, and an end
     /// `min_silence_duration` late.
     pub vad: VadTiming,
@@ -116,6 +126,7 @@ impl Spec {
             ("max_call_duration", self.max_call_duration),
             ("call_warning_before", Some(self.call_warning_before)),
             ("greeting.wait", self.greeting.as_ref().map(|greeting| greeting.delay)),
+            ("recording_message.wait", self.recording_message.as_ref().map(|m| m.delay)),
             ("vad.start", Some(self.vad.min_speech_duration)),
             ("vad.silence", Some(self.vad.min_silence_duration)),
         ];

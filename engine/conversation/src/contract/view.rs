@@ -1,10 +1,12 @@
 //! What REST returns about a conversation: the projection of its events. There is no other source.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::contract::event::{
-    AgentState, EndReason, Event, EventEnvelope, Role, Snippet, TurnTimes, UtteranceId,
+    AgentState, EndReason, Event, EventEnvelope, HeardWord, Role, Snippet, TurnTimes, UtteranceId,
 };
 use crate::contract::providers::{ProviderUsage, UsageAmounts};
 use crate::contract::time::Time;
@@ -32,6 +34,9 @@ pub struct ConversationView {
     /// The utterance that is playing, with the text that is known to have been heard.
     #[serde(rename = "sounding")]
     pub speaking_item: Option<TranscriptItem>,
+    /// The words of the agent's utterances with their times, if the call is recorded.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub words: BTreeMap<UtteranceId, Vec<HeardWord>>,
     /// The passages that the knowledge search returned.
     pub snippets: Vec<UsedSnippet>,
     /// Whether packets of the call were recorded.
@@ -162,6 +167,9 @@ impl ConversationView {
                 }
             }
             Event::AgentStoppedSpeaking { .. } => self.speaking_item = None,
+            Event::AgentWords { utterance, words } => {
+                self.words.entry(*utterance).or_default().extend_from_slice(words);
+            }
             Event::AgentState { state } => self.agent_state = *state,
             Event::History(item) => {
                 let began = item.started_at.unwrap_or(at);
@@ -189,6 +197,7 @@ impl ConversationView {
                 );
             }
             Event::RecordingStarted => self.is_recorded = true,
+            Event::RecordingEnded { is_discarded } => self.is_recorded &= !is_discarded,
             Event::Warning { text } => self.warnings.push(text.clone()),
             Event::Turn(times) => {
                 let at = self.turns.partition_point(|other| other.turn < times.turn);
@@ -252,6 +261,14 @@ impl ConversationView {
         items.into_iter()
     }
 
+    /// The words of a message of the agent with their times. `None` if the times of some of its
+    /// words are unknown.
+    fn words_of(&self, item: &TranscriptItem) -> Option<&[HeardWord]> {
+        let words = self.words.get(&item.utterance?)?;
+        let timed = words.iter().flat_map(|word| letters(&word.text));
+        timed.eq(letters(&item.text)).then_some(words.as_slice())
+    }
+
     /// Duration of the conversation in seconds; 0 if the user never joined.
     #[must_use]
     pub fn duration(&self) -> f64 {
@@ -259,7 +276,8 @@ impl ConversationView {
     }
 
     /// The `messages` of `chat_history`; `timestamp` converts the start of an item to wall-clock
-    /// time.
+    /// time. In a call that is recorded, a message of the agent has `words` if the times of all its
+    /// words are known.
     pub fn chat_history(&self, mut timestamp: impl FnMut(Time) -> Value) -> Value {
         let messages: Vec<Value> = self
             .messages()
@@ -280,6 +298,9 @@ impl ConversationView {
                         "tool_call".into(),
                         json!({"name": name, "arguments": arguments, "result": item.text}),
                     );
+                }
+                if let Some(words) = self.words_of(item) {
+                    message.insert("words".into(), json!(words));
                 }
                 Value::Object(message)
             })
@@ -377,6 +398,11 @@ fn provider_json(used: &ProviderUsage) -> Value {
         "output_tokens": output_tokens,
         "requests": requests,
     })
+}
+
+/// The characters by which words are compared with a message.
+fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|c| c.is_alphanumeric())
 }
 
 /// An utterance's id as clients see it.

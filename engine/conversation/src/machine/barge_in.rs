@@ -182,7 +182,7 @@ impl Conversation {
     /// Holds the reply on the floor if the user's speech counts as an interruption.
     pub(crate) fn hold_if_interrupted(&mut self) {
         let Some(head) = self.floor.front() else { return };
-        if head.interruptible && !head.held && !head.is_unheard_greeting() && self.should_hold() {
+        if head.interruptible && !head.held && !head.is_unheard_opening() && self.should_hold() {
             let min_duration = self.spec.min_interruption_duration;
             let onset = self.speech.onset;
             self.explain_decision(|| {
@@ -248,6 +248,9 @@ impl Conversation {
         {
             segment.base_time = now;
             segment.playing = segment.has_started;
+            if let Some(departures) = self.departures.as_mut().filter(|_| segment.has_started) {
+                departures.resume(now, segment.base_position);
+            }
             position = Some(segment.position(now).as_seconds());
         }
         self.resume_playout();
@@ -320,8 +323,14 @@ impl Conversation {
         if self.is_ending() {
             return;
         }
-        if self.floor.front().is_some_and(|head| head.is_unheard_greeting()) {
-            self.explain_decision(|| "the greeting is dropped: the user spoke first".into());
+        if let Some(head) = self.floor.front().filter(|head| head.is_unheard_opening()) {
+            let kind = head.kind;
+            self.explain_decision(|| match kind {
+                ReplyKind::RecordingMessage => {
+                    "recording_message waits: the user spoke first".into()
+                }
+                _ => "the greeting is dropped: the user spoke first".into(),
+            });
             self.cancel_reply(0, false);
         }
         let Some(head) = self.floor.front() else { return };
@@ -394,7 +403,7 @@ impl Conversation {
         else {
             return;
         };
-        if !head.interruptible || head.is_unheard_greeting() {
+        if !head.interruptible || head.is_unheard_opening() {
             return;
         }
         if !head.held {

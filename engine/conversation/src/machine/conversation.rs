@@ -24,8 +24,10 @@
 //! - `preemptive`: replies that are generated before the commit.
 //! - `tools`, `guardrail`: tools and their messages; triggered guardrails.
 //! - `voice`: TTS and playout.
+//! - `departures`: when each word of the agent left, in calls that are recorded.
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
-//! - `lifecycle`: greeting, idle, limit, commands, end.
+//! - `lifecycle`: idle, limit, commands, end.
+//! - `opening`: greeting and recording message.
 //! - `timers`: the deadlines of all rules.
 
 use std::collections::VecDeque;
@@ -35,6 +37,7 @@ use crate::contract::input::Input;
 use crate::contract::output::{Explanation, Output};
 use crate::contract::spec::Spec;
 use crate::contract::time::Time;
+use crate::machine::departures::Departures;
 use crate::machine::history::History;
 use crate::machine::reply::{Reply, RunningTool};
 use crate::machine::speech::{Turn, UserSpeech};
@@ -76,6 +79,8 @@ pub struct Conversation {
     pub(crate) ducked: bool,
     /// Whether [`Output::Hold`] was sent and no [`Output::Resume`] has followed.
     pub(crate) playout_paused: bool,
+    /// When the samples of the segment that is playing left; kept if the call is recorded.
+    pub(crate) departures: Option<Departures>,
     /// End of the echo warm-up. Set at the first sample of the call.
     pub(crate) warmup_until: Option<Time>,
     pub(crate) last_playout_end: Option<Time>,
@@ -85,6 +90,8 @@ pub struct Conversation {
     pub(crate) unanswered_callouts: u32,
     pub(crate) next_idle_message: usize,
     pub(crate) warning_pending: bool,
+    /// Whether the recording message is still to be heard.
+    pub(crate) recording_message_pending: bool,
     /// Whether the agent has said goodbye: the call ends when the floor is free, unless a turn is
     /// committed before.
     pub(crate) farewell_spoken: bool,
@@ -112,6 +119,7 @@ impl Conversation {
     #[must_use]
     pub fn new(spec: Spec) -> Self {
         Self {
+            departures: spec.record_words.then(Departures::default),
             spec,
             now: Time::ZERO,
             phase: Phase::New,
@@ -137,6 +145,7 @@ impl Conversation {
             unanswered_callouts: 0,
             next_idle_message: 0,
             warning_pending: false,
+            recording_message_pending: false,
             farewell_spoken: false,
             failing_since: [None; 4],
             failure_limit_reached: false,
@@ -236,7 +245,13 @@ impl Conversation {
             Input::Command { id, command } => self.handle_command(id, command),
             Input::StageFailed { stage, reason } => self.stage_failed(stage, reason),
             Input::StageRecovered { stage } => self.stage_recovered(stage),
-            Input::ExternalEvent(event) => self.emit(event),
+            Input::ExternalEvent(event) => {
+                let is_discarded = event == Event::RecordingEnded { is_discarded: true };
+                self.emit(event);
+                if is_discarded {
+                    self.withdraw_recording_message();
+                }
+            }
         }
     }
 
@@ -275,7 +290,11 @@ impl Conversation {
             if let Some((_, reason)) = self.timers.next_deadline().filter(|(at, _)| *at <= self.now)
             {
                 self.handle_deadline(reason);
-            } else if !self.advance() && !self.end_after_farewell() && !self.say_warning() {
+            } else if !self.advance()
+                && !self.end_after_farewell()
+                && !self.say_recording_message()
+                && !self.say_warning()
+            {
                 return;
             }
         }

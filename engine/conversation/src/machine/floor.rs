@@ -130,7 +130,7 @@ impl Conversation {
             return false;
         }
         if index == 0 && first && interruptible && user_speaking {
-            if !head.is_unheard_greeting() && self.should_hold() {
+            if !head.is_unheard_opening() && self.should_hold() {
                 self.explain_decision(|| "held before its first sample: the user speaks".into());
                 self.hold();
                 return true;
@@ -155,7 +155,7 @@ impl Conversation {
     /// Explains why the front utterance does not start yet, once per reason.
     fn explain_wait(&mut self, wait: WaitReason) {
         let Some(head) = self.floor.front_mut() else { return };
-        let not_before = head.not_before;
+        let (not_before, kind) = (head.not_before, head.kind);
         let Some(utterance) = head.utterances.front_mut() else { return };
         if utterance.explained_wait.replace(wait) == Some(wait) {
             return;
@@ -164,7 +164,11 @@ impl Conversation {
         self.explain_decision(|| match wait {
             WaitReason::UserSpeech => "the first sample waits: the user is speaking".into(),
             WaitReason::Spacing if at == not_before => {
-                format!("the TTS is requested at {at}: greeting.wait")
+                let message = match kind {
+                    ReplyKind::RecordingMessage => "recording_message",
+                    _ => "greeting",
+                };
+                format!("the TTS is requested at {at}: {message}.wait")
             }
             WaitReason::Spacing => {
                 format!("the TTS is requested at {at}: min_consecutive_speech_delay {delay:?}")
@@ -242,8 +246,11 @@ impl Conversation {
         self.emit_turn_reply_heard(&reply, false);
         self.farewell_spoken |= reply.ends_call;
         self.update_agent_state();
-        if reply.kind == ReplyKind::Exit {
-            self.exit_message_ended();
+        match reply.kind {
+            ReplyKind::Exit => self.exit_message_ended(),
+            // Its TTS may have failed, or it has no words.
+            ReplyKind::RecordingMessage => self.recording_message_pending = false,
+            _ => {}
         }
     }
 
@@ -258,7 +265,7 @@ impl Conversation {
             && !reply.has_spoken
             && self.floor.front().is_some_and(|head| !head.interruptible);
         let emit_interruption =
-            emit_interruption && !never_announced && !reply.is_unheard_greeting();
+            emit_interruption && !never_announced && !reply.is_unheard_opening();
         if emit_interruption && !core::mem::replace(&mut reply.interruption_emitted, true) {
             self.emit(Event::AgentInterrupted);
         }
@@ -277,7 +284,11 @@ impl Conversation {
                 let heard = utterance.text[segment.start..utterance.heard_bytes.max(segment.start)]
                     .to_owned();
                 let position = segment.position(now).as_seconds();
+                let words = self.departures.as_ref().and_then(|departures| {
+                    departures.words_event(&utterance, utterance.heard_bytes, now)
+                });
                 self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
+                words.into_iter().for_each(|words| self.emit(words));
             }
             self.last_playout_end = Some(now);
             self.timers.clear(TimerKind::HeardUpdate);

@@ -35,8 +35,13 @@ fn heard_len_by_word_times(
         return to_the_letter;
     }
     let heard = match_word_times(text, times, position, char::is_alphanumeric)?;
+    Some(with_punctuation(text, heard))
+}
+
+/// The end of a word with its punctuation, from the end of its letters.
+fn with_punctuation(text: &str, heard: usize) -> usize {
     if heard == 0 {
-        return Some(0);
+        return 0;
     }
     // Punctuation belongs to the preceding word if it touches that word or stands alone.
     // Punctuation that touches the next word belongs to the next word.
@@ -47,7 +52,7 @@ fn heard_len_by_word_times(
         (Some(blank), Some(_)) => punctuation[..blank].trim_end().len(),
         (None, Some(_)) => 0,
     };
-    Some(heard + own)
+    heard + own
 }
 
 /// End of the last word that was played. `None` if the words do not spell the text in the counted
@@ -72,6 +77,60 @@ fn match_word_times(
         }
     }
     Some(heard)
+}
+
+/// A word of a segment's text with its positions.
+pub(crate) struct TimedWord<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+}
+
+/// The words in the first `heard` bytes of `text`, with their punctuation, by the word timestamps.
+/// A word starts at the end of the previous one, or of the pause before it. Empty if the words do
+/// not spell the text: estimates by syllables are too coarse for single words.
+pub(crate) fn timed_words<'a>(
+    text: &'a str,
+    times: &[(String, Position)],
+    heard: usize,
+) -> Vec<TimedWord<'a>> {
+    let ends = word_ends(text, times, |c| !c.is_whitespace()).or_else(|| {
+        let ends = word_ends(text, times, char::is_alphanumeric)?;
+        Some(ends.into_iter().map(|end| with_punctuation(text, end)).collect())
+    });
+    let (mut words, mut from, mut start) = (Vec::new(), 0, Position::ZERO);
+    for (to, (_, end)) in ends.unwrap_or_default().into_iter().zip(times) {
+        let to = to.min(heard);
+        let word = text.get(from..to).unwrap_or_default().trim();
+        if word.contains(char::is_alphanumeric) {
+            words.push(TimedWord { text: word, start, end: *end });
+        }
+        (from, start) = (from.max(to), *end);
+    }
+    words
+}
+
+/// The end of each word in `text`, in bytes. `None` if the words do not spell the text in the
+/// counted characters.
+fn word_ends(
+    text: &str,
+    times: &[(String, Position)],
+    is_counted: fn(char) -> bool,
+) -> Option<Vec<usize>> {
+    let mut rest = text.char_indices().filter(|(_, c)| is_counted(*c));
+    let mut ends = Vec::with_capacity(times.len());
+    let mut end = 0;
+    for (word, _) in times {
+        for expected in word.chars().filter(|c| is_counted(*c)) {
+            let (at, c) = rest.next()?;
+            if !c.to_lowercase().eq(expected.to_lowercase()) {
+                return None;
+            }
+            end = at + c.len_utf8();
+        }
+        ends.push(end);
+    }
+    Some(ends)
 }
 
 fn heard_len_by_syllables(text: &str, duration: Position, position: Position) -> usize {
@@ -216,6 +275,33 @@ mod tests {
         let text = "Hello, there ... (you)!";
         let heard = |position| &text[..heard_prefix_len(text, &times, None, at(position))];
         assert_eq!([0.4, 0.5, 1.6, 1.75].map(heard), ["", "Hello,", "Hello, there ...", text]);
+    }
+
+    #[test]
+    fn words_have_their_punctuation_and_pauses_have_no_words() {
+        let at = Position::from_seconds;
+        let words = |text, times: &[(&str, f64)], heard| {
+            let times: Vec<_> =
+                times.iter().map(|(word, end)| ((*word).to_owned(), at(*end))).collect();
+            let words = timed_words(text, &times, heard).into_iter();
+            let seconds = |position: Position| position.as_seconds();
+            words
+                .map(|word| (word.text, seconds(word.start), seconds(word.end)))
+                .collect::<Vec<_>>()
+        };
+        let text = "Hello, there ... (you)!";
+        let times = [("", 0.25), ("hello", 0.5), ("", 0.75), ("there", 1.5), ("you", 1.75)];
+        let all = [("Hello,", 0.25, 0.5), ("there ...", 0.75, 1.5), ("(you)!", 1.5, 1.75)];
+        assert_eq!(words(text, &times, text.len()), all);
+        assert_eq!(words(text, &times, "Hello, there ...".len()), all[..2]);
+        assert_eq!(words(text, &times, 0), []);
+        let first = [("Hello", 0.25, 0.5)];
+        assert_eq!(words(text, &times[..3], text.len()), first, "the rest has no times yet");
+        assert_eq!(words(text, &[("Goodbye", 1.0)], text.len()), []);
+        assert_eq!(
+            words("Yes - no", &[("Yes", 0.5), ("-", 0.75), ("no", 1.0)], 9),
+            [("Yes", 0.0, 0.5), ("no", 0.75, 1.0),]
+        );
     }
 
     #[test]

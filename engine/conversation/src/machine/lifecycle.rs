@@ -1,4 +1,4 @@
-//! Lifecycle of a call: greeting, warning, limit, idle messages, commands, failures, end.
+//! Lifecycle of a call: start, warning, limit, idle messages, commands, failures, end.
 
 use core::time::Duration;
 
@@ -28,17 +28,7 @@ impl Conversation {
                 self.timers.set(TimerKind::LimitWarning, Time::ZERO + warning);
             }
         }
-        if let Some(greeting) = self.spec.greeting.clone() {
-            let interruptible = self.spec.allow_interruptions;
-            let mut reply = self.new_message_reply(
-                ReplyKind::Greeting,
-                SpeechSource::Greeting,
-                greeting.text,
-                interruptible,
-            );
-            reply.not_before = Time::ZERO + greeting.delay;
-            self.floor.push_back(reply);
-        }
+        self.open_call();
     }
 
     pub(crate) fn warning_due(&mut self) {
@@ -113,6 +103,7 @@ impl Conversation {
         }
         self.discard_preemptive_reply("the call ends");
         self.warning_pending = false;
+        self.recording_message_pending = false;
         self.update_agent_state();
     }
 
@@ -244,7 +235,7 @@ impl Conversation {
                 if text.is_empty() {
                     return CommandOutcome::NothingToDo;
                 }
-                if self.floor.front().is_some_and(Reply::is_unheard_greeting) {
+                if self.floor.front().is_some_and(Reply::is_unheard_opening) {
                     self.cancel_reply(0, false);
                 }
                 if interrupt {
@@ -324,7 +315,7 @@ impl Conversation {
     /// except queued answers to turns: they have not started to speak.
     fn interrupt(&mut self) -> CommandOutcome {
         let Some(head) = self.floor.front() else { return CommandOutcome::NothingToDo };
-        if !head.interruptible && !head.is_unheard_greeting() {
+        if !head.interruptible && !head.is_unheard_opening() {
             return CommandOutcome::Rejected(Rejection::Uninterruptible);
         }
         self.explain_decision(|| "cancelled: an interrupt was requested".into());

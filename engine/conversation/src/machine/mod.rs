@@ -3,12 +3,14 @@
 
 pub(crate) mod barge_in;
 pub mod conversation;
+pub(crate) mod departures;
 pub(crate) mod endpointing;
 pub(crate) mod floor;
 pub(crate) mod guardrail;
 pub(crate) mod heard_text;
 pub(crate) mod history;
 pub(crate) mod lifecycle;
+pub(crate) mod opening;
 pub mod phrase;
 pub(crate) mod preemptive;
 pub(crate) mod reply;

@@ -26,6 +26,8 @@ pub(crate) enum ReplyKind {
     Say,
     /// The greeting.
     Greeting,
+    /// The message that the call is recorded.
+    RecordingMessage,
     /// An idle message.
     Idle,
     /// The warning message.
@@ -159,7 +161,7 @@ pub(crate) struct Utterance {
 /// Why an utterance waits, apart from the LLM and the TTS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitReason {
-    /// The minimum delay after the previous speech, or the greeting's delay.
+    /// The minimum delay after the previous speech, or the delay of the call's first words.
     Spacing,
     /// The end of the user's speech.
     UserSpeech,
@@ -244,10 +246,10 @@ impl Reply {
         matches!(self.kind, ReplyKind::Turn | ReplyKind::Guardrail)
     }
 
-    /// Whether it is a greeting without a played sample. Such a greeting is discarded without an
-    /// interruption event.
-    pub(crate) fn is_unheard_greeting(&self) -> bool {
-        self.kind == ReplyKind::Greeting && !self.has_spoken
+    /// Whether it is a greeting or a recording message without a played sample. Such a reply is
+    /// discarded without an interruption event.
+    pub(crate) fn is_unheard_opening(&self) -> bool {
+        matches!(self.kind, ReplyKind::Greeting | ReplyKind::RecordingMessage) && !self.has_spoken
     }
 }
 

@@ -40,7 +40,7 @@ impl Conversation {
             if self
                 .floor
                 .front()
-                .is_some_and(|head| head.interruptible || head.is_unheard_greeting())
+                .is_some_and(|head| head.interruptible || head.is_unheard_opening())
             {
                 self.explain_decision(|| "cancelled: a new turn is committed".into());
                 self.cancel_reply(0, true);
@@ -163,9 +163,10 @@ impl Conversation {
         if index.is_none() && !self.preemptive_reply.as_deref().is_some_and(is_generating) {
             return;
         }
-        if let LlmEvent::Failed(reason) = event {
-            self.llm_failed(index, reason);
-            return;
+        match event {
+            LlmEvent::Failed(reason) => return self.llm_failed(index, reason, false),
+            LlmEvent::Exhausted(reason) => return self.llm_failed(index, reason, true),
+            _ => {}
         }
         let (now, phrasing) = (self.now, self.spec.phrasing);
         let reply = match index {
@@ -192,7 +193,10 @@ impl Conversation {
         }
         let mut over = false;
         match event {
-            LlmEvent::Provider(_) | LlmEvent::Started | LlmEvent::Failed(_) => {}
+            LlmEvent::Provider(_)
+            | LlmEvent::Started
+            | LlmEvent::Failed(_)
+            | LlmEvent::Exhausted(_) => {}
             LlmEvent::Text(mut text) => {
                 let room = MAX_REPLY_CHARS.saturating_sub(reply.generated_chars);
                 if phrasing == Phrasing::Stream
@@ -283,7 +287,7 @@ impl Conversation {
         let Some(generation) = reply.generation.as_mut() else { return };
         let words = utterance_of(&mut reply.utterances, id);
         if phrasing == Phrasing::Stream && words.is_none() && generation.tool_calls.is_empty() {
-            self.llm_failed(index, "empty answer".into());
+            self.llm_failed(index, "empty answer".into(), false);
             return;
         }
         generation.ended = true;
@@ -329,11 +333,12 @@ impl Conversation {
                 format!("the LLM has failed: no {token} token for 5s (fixed) since {last}")
             });
             self.outputs.push_back(Output::CancelLlm(id));
-            self.llm_failed(index, "timeout".into());
+            self.llm_failed(index, "timeout".into(), false);
         }
     }
 
-    fn llm_failed(&mut self, index: Option<usize>, reason: String) {
+    /// A generation has failed. `is_exhausted`: no fallback is left.
+    fn llm_failed(&mut self, index: Option<usize>, reason: String, is_exhausted: bool) {
         self.stage_failed(Stage::Llm, reason);
         let Some(index) = index else {
             if let Some(preemptive_reply) = self.preemptive_reply.take()
@@ -349,6 +354,7 @@ impl Conversation {
             (times.llm_ttft, times.timeline.llm_first_token) = (None, None);
         }
         let use_fallback = self.spec.fallback_llm
+            && !is_exhausted
             && reply
                 .generation
                 .as_ref()

@@ -7,7 +7,7 @@ use crate::contract::input::{PlayoutEvent, SegmentId, TtsEvent};
 use crate::contract::output::{Output, SpeechSource, TtsRequest};
 use crate::contract::time::{Position, Time};
 use crate::machine::conversation::Conversation;
-use crate::machine::reply::{Reply, Segment, Utterance, UtteranceOrigin};
+use crate::machine::reply::{Reply, ReplyKind, Segment, Utterance, UtteranceOrigin};
 use crate::machine::think::PROVIDER_TIMEOUT;
 use crate::machine::timers::TimerKind;
 
@@ -191,6 +191,8 @@ impl Conversation {
         let segment = &mut utterance.segments[in_utterance];
         if fallback && !segment.is_fallback && segment.ready_at.is_none() {
             segment.is_fallback = true;
+            // They are those of the voice that has failed.
+            segment.word_times.clear();
             let source = match &utterance.origin {
                 UtteranceOrigin::Generation(generation) => SpeechSource::Generation {
                     generation: *generation,
@@ -211,7 +213,11 @@ impl Conversation {
             self.outputs.extend(segment.id.map(Output::Discard));
             let heard =
                 utterance.update_heard_text(self.now).get(start..).unwrap_or_default().to_owned();
+            let words = self.departures.as_ref().and_then(|departures| {
+                departures.words_event(utterance, utterance.heard_bytes, self.now)
+            });
             self.emit(Event::PlayoutFinished { position, interrupted: true, heard });
+            words.into_iter().for_each(|words| self.emit(words));
         }
         let mut discarded: Vec<SegmentId> = utterance
             .segments
@@ -288,6 +294,9 @@ impl Conversation {
                 segment.base_position = position;
                 segment.base_time = now;
                 segment.playing = !held;
+                if let Some(departures) = self.departures.as_mut().filter(|_| !held) {
+                    departures.observe(now, position);
+                }
             }
             PlayoutEvent::Stalled(position) => {
                 segment.base_position = position;
@@ -296,10 +305,16 @@ impl Conversation {
             }
             PlayoutEvent::Finished(position) => {
                 let heard = utterance.text[segment.start..segment.end].to_owned();
-                utterance.played_bytes = segment.end;
+                let end = segment.end;
+                utterance.played_bytes = end;
+                let words = self
+                    .departures
+                    .as_ref()
+                    .and_then(|departures| departures.words_event(utterance, end, now));
                 utterance.segments.pop_front();
                 let position = position.as_seconds();
                 self.emit(Event::PlayoutFinished { position, interrupted: false, heard });
+                words.into_iter().for_each(|words| self.emit(words));
             }
         }
     }
@@ -309,6 +324,9 @@ impl Conversation {
         let now = self.now;
         let Some(head) = self.floor.front_mut() else { return };
         head.has_spoken = true;
+        if head.kind == ReplyKind::RecordingMessage {
+            self.recording_message_pending = false;
+        }
         let held = head.held;
         let segment = head.utterances.front().and_then(|utterance| utterance.segments.front());
         let provider = segment.and_then(|segment| segment.provider.clone());
@@ -319,6 +337,9 @@ impl Conversation {
         segment.playing = !held;
         segment.base_position = Position::ZERO;
         segment.base_time = now;
+        if let Some(departures) = &mut self.departures {
+            departures.start_segment(now);
+        }
         let first = utterance.started_at.is_none();
         let (requested_at, ready) = (segment.requested_at, segment.ready_at);
         let (mut times, mut announcement) = (None, None);

@@ -35,12 +35,14 @@ impl Report {
             Event::Joined { .. }
             | Event::UserTranscript { .. }
             | Event::AgentSpeechHeard { .. }
+            | Event::AgentWords { .. }
             | Event::LlmText { .. }
             | Event::LlmStopped { .. }
             | Event::ToolStarted { .. }
             | Event::Snippets { .. }
             | Event::TurnReplyHeard { .. }
             | Event::Warning { .. }
+            | Event::RecordingEnded { .. }
             | Event::RecordingStarted
             | Event::RecordingReady { .. }
             | Event::ProviderUsage(_) => return,

@@ -186,6 +186,7 @@ fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
         }
         match key.as_str() {
             "greeting" => settings.greeting = object.message(key, true)?,
+            "recording_message" => settings.recording_message = object.message(key, true)?,
             "warning_message" => settings.warning_message = object.message(key, false)?,
             "exit_message" => settings.exit_message = object.message(key, false)?,
             "error_message" => settings.error_message = object.message(key, false)?,

@@ -116,6 +116,7 @@ impl Simulation<'_> {
                     .unwrap_or_default()
             }
             SpeechSource::Greeting => message(settings.greeting.as_ref()),
+            SpeechSource::RecordingMessage => message(settings.recording_message.as_ref()),
             SpeechSource::IdleMessage(n) => message(
                 settings
                     .idle_messages

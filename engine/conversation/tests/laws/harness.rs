@@ -120,6 +120,10 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
             text: "Hello there.".into(),
             delay: random.grid_duration(0.0, 1.0),
         }),
+        recording_message: random.chance(30).then(|| Greeting {
+            text: "This call is recorded.".into(),
+            delay: random.grid_duration(0.0, 1.0),
+        }),
         idle_messages: if random.chance(50) {
             vec!["Are you there?".into(), "Still with me?".into()]
         } else {
@@ -148,6 +152,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
                 ..ToolSpec::default()
             },
         ],
+        record_words: random.chance(50),
     }
 }
 

@@ -11,7 +11,8 @@ use fallbacks::{
     fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds,
 };
 use records::{
-    committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once, view_is_the_fold,
+    committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once,
+    view_is_the_fold, words_are_those_heard,
 };
 
 use crate::harness::{Harness, LogEntry, Random, random_spec};
@@ -72,6 +73,7 @@ const LAWS: &[Law] = &[
     ("no request is made for an epoch after its cancellation", cancelled_is_silent),
     ("after enough silence, no deadline is left and the agent listens", comes_to_rest),
     ("heard text is a prefix of the spoken text and never shrinks", heard_is_said),
+    ("words with times are heard words, in order, while they sound", words_are_those_heard),
     ("every committed user text is in history exactly once", committed_once),
     ("a tool call that ran has exactly one result", tools_once),
     ("no user word is lost or invented", no_word_lost),
@@ -197,7 +199,8 @@ fn interrupted_once(h: &RunLog) -> Result<(), String> {
     let spec = random_spec(&mut h.source.clone());
     let mut answers: BTreeSet<Epoch> = BTreeSet::new();
     let mut says = BTreeMap::new();
-    let mut others = usize::from(spec.greeting.is_some());
+    let mut others =
+        usize::from(spec.greeting.is_some()) + usize::from(spec.recording_message.is_some());
     let mut interruptions = 0;
     for step in &h.entries {
         match step {

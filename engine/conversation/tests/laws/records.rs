@@ -62,6 +62,43 @@ pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
     Ok(())
 }
 
+pub(super) fn words_are_those_heard(h: &RunLog) -> Result<(), String> {
+    let is_recorded = random_spec(&mut h.source.clone()).record_words;
+    // Times are rounded to milliseconds.
+    let tolerance = 0.000_6;
+    let mut latest = 0.0;
+    let mut words_of: BTreeMap<UtteranceId, Vec<&str>> = BTreeMap::new();
+    for (at, event) in events(&h.entries) {
+        match event {
+            Event::AgentStartedSpeaking { .. } => latest = at.as_seconds() - tolerance,
+            Event::AgentWords { utterance, words } => {
+                if !is_recorded || words.is_empty() {
+                    return Err(format!("recorded: {is_recorded}, words {words:?}, {at}"));
+                }
+                for word in words {
+                    if word.start < latest || word.end < word.start {
+                        return Err(format!("{word:?} after {latest}, {at}"));
+                    }
+                    latest = word.end;
+                    words_of.entry(*utterance).or_default().push(&word.text);
+                }
+                if latest > at.as_seconds() + tolerance {
+                    return Err(format!("{words:?} at {at}"));
+                }
+            }
+            Event::AgentStoppedSpeaking { utterance, text } => {
+                let mut rest = text.as_str();
+                for word in words_of.get(utterance).into_iter().flatten() {
+                    let place = rest.find(word).ok_or(format!("{word:?} is not in {text:?}"))?;
+                    rest = &rest[place + word.len()..];
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
     let emitted: Vec<&String> = events(&h.entries)
         .into_iter()

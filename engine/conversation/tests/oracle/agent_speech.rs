@@ -295,6 +295,10 @@ impl CallRecord<'_> {
             self.end_call("agent_ended", Value::Null);
             return true;
         }
+        if self.can_say_recording_message() {
+            self.say_recording_message();
+            return true;
+        }
         if self.can_say_warning() {
             self.say_warning();
             return true;

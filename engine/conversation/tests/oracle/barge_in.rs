@@ -100,7 +100,7 @@ impl CallRecord<'_> {
     /// Holds the agent if the speech, which has lasted long enough, is an interruption.
     fn try_hold(&mut self) {
         let Some(head) = self.head() else { return };
-        if !self.replies[head].is_unheard_greeting() && self.may_hold(head) {
+        if !self.replies[head].is_unheard_opening() && self.may_hold(head) {
             self.hold(head);
         }
     }
@@ -119,7 +119,7 @@ impl CallRecord<'_> {
             .active_segment()
             .and_then(|n| self.user_input.min_duration_at(n))
             .is_some_and(|at| at <= self.now);
-        long && !self.replies[r].is_unheard_greeting() && self.may_hold(r)
+        long && !self.replies[r].is_unheard_opening() && self.may_hold(r)
     }
 
     pub(crate) fn hold(&mut self, r: usize) {
@@ -212,7 +212,7 @@ impl CallRecord<'_> {
             return;
         }
         if let Some(head) = self.head()
-            && self.replies[head].is_unheard_greeting()
+            && self.replies[head].is_unheard_opening()
         {
             self.cancel_reply(head, false);
         }
@@ -261,7 +261,7 @@ impl CallRecord<'_> {
         let is_queued =
             self.head().is_some_and(|head| head != r && !self.replies[head].interruptible);
         let never_announced = is_queued && !self.replies[r].has_spoken();
-        if emit_interruption && !never_announced && !self.replies[r].is_unheard_greeting() {
+        if emit_interruption && !never_announced && !self.replies[r].is_unheard_opening() {
             self.emit_interrupted(r);
         }
         let sounded = self.replies[r].sounding_utterance().is_some();

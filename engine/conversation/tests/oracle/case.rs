@@ -10,7 +10,8 @@ pub(crate) type Micros = i64;
 /// One second.
 pub(crate) const SECOND: Micros = 1_000_000;
 
-/// A message with the duration of its audio; `delay` is for the greeting only.
+/// A message with the duration of its audio; `delay` is for the greeting and the recording
+/// message only.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) text: String,
@@ -40,6 +41,7 @@ pub(crate) struct Settings {
     pub(crate) call_warning_before: Micros,
     pub(crate) idle_end_after: Option<usize>,
     pub(crate) greeting: Option<Message>,
+    pub(crate) recording_message: Option<Message>,
     pub(crate) idle_messages: Vec<Message>,
     pub(crate) warning_message: Option<Message>,
     pub(crate) exit_message: Option<Message>,
@@ -159,13 +161,15 @@ fn optional_message(of: Option<&Message>) -> Value {
 
 impl Settings {
     fn json(&self) -> Value {
-        let greeting = self.greeting.as_ref().map_or(Value::Null, |m| {
-            json!({
-                "say": m.text,
-                "audio": seconds(m.audio_duration),
-                "wait": seconds(m.delay),
+        let opening = |message: Option<&Message>| {
+            message.map_or(Value::Null, |m| {
+                json!({
+                    "say": m.text,
+                    "audio": seconds(m.audio_duration),
+                    "wait": seconds(m.delay),
+                })
             })
-        });
+        };
         json!({
             "min_endpointing_delay": seconds(self.min_endpointing_delay),
             "max_endpointing_delay": seconds(self.max_endpointing_delay),
@@ -185,7 +189,8 @@ impl Settings {
             "max_call_duration": optional_seconds(self.max_call_duration),
             "call_warning_before": seconds(self.call_warning_before),
             "idle_end_after": self.idle_end_after,
-            "greeting": greeting,
+            "greeting": opening(self.greeting.as_ref()),
+            "recording_message": opening(self.recording_message.as_ref()),
             "idle_messages": self.idle_messages.iter().map(message).collect::<Vec<_>>(),
             "warning_message": optional_message(self.warning_message.as_ref()),
             "exit_message": optional_message(self.exit_message.as_ref()),

@@ -3,31 +3,50 @@
 //! Assumptions where the turn-taking page leaves room:
 //!
 //! - A `say` that interrupts is an `interrupt` first, including the queue.
+//! - The message of a recording comes when the floor is free, before the warning. If the user
+//!   speaks before its first sample, it waits until the floor is free again.
 //! - An answer that waits for other speech is not speech yet: an interrupt discards it even if
 //!   answers cannot be interrupted.
 
 use serde_json::{Value, json};
 
 use super::barge_in::to_seconds;
-use super::case::{ActionKind, Micros};
+use super::case::{ActionKind, Message, Micros};
 use super::record::{CallRecord, Reply, ReplyKind};
 use super::turn::TurnSource;
 
 impl CallRecord<'_> {
     pub(crate) fn start(&mut self) {
         if let Some(greeting) = self.case.settings.greeting.clone() {
-            let allow = self.case.settings.allow_interruptions;
-            let floor_position = self.next_floor_position();
-            let r = self.new_message_reply(
-                ReplyKind::Greeting,
-                &greeting.text,
-                greeting.audio_duration,
-                allow,
-                floor_position,
-            );
-            self.replies[r].not_before = greeting.delay;
+            self.say_first(ReplyKind::Greeting, &greeting);
         }
         self.settle();
+    }
+
+    fn say_first(&mut self, kind: ReplyKind, words: &Message) {
+        let allow = self.case.settings.allow_interruptions;
+        let floor_position = self.next_floor_position();
+        let r =
+            self.new_message_reply(kind, &words.text, words.audio_duration, allow, floor_position);
+        self.replies[r].not_before = words.delay;
+    }
+
+    /// The user has not heard the beginning of the recording message, and no TTS has failed for it.
+    pub(crate) fn can_say_recording_message(&self) -> bool {
+        let is_done = |reply: &Reply| reply.has_spoken() || reply.has_nothing_left();
+        self.case.settings.recording_message.is_some()
+            && !self.ending
+            && self.floor_is_free()
+            && !self
+                .replies
+                .iter()
+                .any(|reply| reply.kind == ReplyKind::RecordingMessage && is_done(reply))
+    }
+
+    pub(crate) fn say_recording_message(&mut self) {
+        if let Some(words) = self.case.settings.recording_message.clone() {
+            self.say_first(ReplyKind::RecordingMessage, &words);
+        }
     }
 
     pub(crate) fn apply_action(&mut self, what: ActionKind) {
@@ -52,7 +71,7 @@ impl CallRecord<'_> {
 
     fn interrupt(&mut self) {
         let Some(head) = self.head() else { return };
-        if !self.replies[head].interruptible && !self.replies[head].is_unheard_greeting() {
+        if !self.replies[head].interruptible && !self.replies[head].is_unheard_opening() {
             return;
         }
         self.cancel_reply(head, true);
@@ -65,7 +84,7 @@ impl CallRecord<'_> {
 
     fn say(&mut self, text: &str, audio: Micros, interrupt: bool, allow: bool) {
         if let Some(head) = self.head()
-            && self.replies[head].is_unheard_greeting()
+            && self.replies[head].is_unheard_opening()
         {
             self.cancel_reply(head, false);
         }

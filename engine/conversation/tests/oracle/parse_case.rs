@@ -52,6 +52,7 @@ fn settings(value: &Value) -> Settings {
         call_warning_before: time("call_warning_before", 10 * SECOND),
         idle_end_after: value["idle_end_after"].as_u64().map(|n| n as usize),
         greeting: message(&value["greeting"]),
+        recording_message: message(&value["recording_message"]),
         idle_messages: list(&value["idle_messages"]).iter().filter_map(message).collect(),
         warning_message: message(&value["warning_message"]),
         exit_message: message(&value["exit_message"]),

@@ -134,6 +134,10 @@ fn random_settings(r: &mut Random) -> Settings {
             delay: r.time(0, 1500),
             ..random_message(r, "Hello, I am Ann.")
         }),
+        recording_message: r.maybe(25, |r| Message {
+            delay: r.time(0, 1500),
+            ..random_message(r, "This call is recorded.")
+        }),
         idle_messages: if r.chance(60) {
             let list = ["Still there?", "Hello?"];
             let n = 1 + r.below(2);

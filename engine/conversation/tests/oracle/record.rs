@@ -13,6 +13,7 @@ pub(crate) enum ReplyKind {
     Answer,
     Say,
     Greeting,
+    RecordingMessage,
     Idle,
     Warning,
     Exit,
@@ -354,8 +355,13 @@ impl Reply {
         self.utterances.iter().flat_map(|u| &u.segments).any(|segment| segment.started_at.is_some())
     }
 
-    pub(crate) fn is_unheard_greeting(&self) -> bool {
-        self.kind == ReplyKind::Greeting && !self.has_spoken()
+    /// Whether all of its utterances are over.
+    pub(crate) fn has_nothing_left(&self) -> bool {
+        self.utterances.iter().all(|utterance| utterance.closed)
+    }
+
+    pub(crate) fn is_unheard_opening(&self) -> bool {
+        matches!(self.kind, ReplyKind::Greeting | ReplyKind::RecordingMessage) && !self.has_spoken()
     }
 
     /// Whether a request to the LLM is in progress.

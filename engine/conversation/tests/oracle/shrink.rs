@@ -159,6 +159,7 @@ fn default_settings() -> Vec<Simplification> {
         Box::new(|case| case.settings.max_call_duration = None),
         Box::new(|case| case.settings.idle_end_after = None),
         Box::new(|case| case.settings.greeting = None),
+        Box::new(|case| case.settings.recording_message = None),
         Box::new(|case| case.settings.idle_messages.clear()),
         Box::new(|case| case.settings.warning_message = None),
         Box::new(|case| case.settings.exit_message = None),
@@ -209,6 +210,7 @@ fn times(case: &mut Case) -> Vec<&mut Micros> {
     times.extend(optional.into_iter().flatten());
     let messages = [
         &mut settings.greeting,
+        &mut settings.recording_message,
         &mut settings.warning_message,
         &mut settings.exit_message,
         &mut settings.error_message,

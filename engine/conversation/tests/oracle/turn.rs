@@ -68,7 +68,7 @@ impl CallRecord<'_> {
             self.farewell_spoken = false;
             self.replies.iter_mut().for_each(|reply| reply.ends_call = false);
             if let Some(head) = self.head()
-                && (self.replies[head].interruptible || self.replies[head].is_unheard_greeting())
+                && (self.replies[head].interruptible || self.replies[head].is_unheard_opening())
             {
                 self.cancel_reply(head, true);
             }

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::breaker::{BreakerKey, Breakers};
@@ -54,7 +55,7 @@ impl Harness {
             model: Arc::clone(model) as Arc<dyn Llm>,
             breaker: (n == 0).then(|| Arc::clone(&breaker)),
         };
-        let chain = LlmChain::new(models.iter().enumerate().map(entry).collect());
+        let chain = LlmChain::new(models.iter().enumerate().map(entry).collect(), None);
         Self { models: models.to_vec(), chain, breaker, providers: Arc::default() }
     }
 
@@ -69,6 +70,7 @@ impl Harness {
             push.lock().unwrap().push(match event {
                 Event::Text(text) => text,
                 Event::Warning(text) => format!("warning: {text}"),
+                Event::Failed(error) if error.is_exhausted() => format!("exhausted: {error}"),
                 Event::Failed(error) => format!("failed: {error}"),
                 Event::End { .. } => "end".into(),
                 other => format!("{other:?}"),
@@ -134,13 +136,13 @@ fn the_last_failure_is_reported_with_each_reason() {
     let expected = [
         "warning: The first one failed; Model 1 is used instead.",
         "warning: The second one is late.",
-        "failed: The second one is late",
+        "exhausted: The second one is late",
     ];
     assert_eq!(harness.ask().1, expected);
     // Alone, a model that is skipped fails at once.
     let alone = Harness::new(&[model(vec![failed(ErrorKind::NoCredit)])]);
     drop(alone.ask());
-    assert_eq!(alone.ask().1, ["failed: The first one failed"]);
+    assert_eq!(alone.ask().1, ["exhausted: The first one failed"]);
     assert_eq!(alone.asked(), [1]);
 }
 

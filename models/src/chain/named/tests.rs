@@ -113,7 +113,7 @@ struct FakeVoice;
 impl Tts for FakeVoice {
     fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
         std::thread::spawn(move || {
-            sink.send(tts::Event::Usage { characters: 5 });
+            sink.send(tts::Event::Usage { provider: "", characters: 5 });
             sink.send(tts::Event::End);
         })
         .join()
@@ -147,7 +147,7 @@ fn a_voice_tells_its_provider_first_and_with_its_connections() {
     let push = Arc::clone(&events);
     let sink = Sink::new(move |event| push.lock().unwrap().push(format!("{event:?}")));
     let _handle = voice.speak(tts::Request::default(), sink).unwrap();
-    let expected = ["Provider(\"builtin\")", "Usage { characters: 5 }", "End"];
+    let expected = ["Provider(\"builtin\")", "Usage { provider: \"\", characters: 5 }", "End"];
     assert_eq!(*events.lock().unwrap(), expected);
     let mut connected = Vec::new();
     voice.report_connected(&mut |provider, time| connected.push((provider, time.as_secs())));

@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::ErrorKind;
 use crate::breaker::{Breaker, BreakerKey, Breakers};
+use crate::tts::Word;
 
 /// A voice that sends scripted events.
 struct FakeTts {
@@ -62,7 +64,7 @@ impl Harness {
             },
             voice: String::new(),
         };
-        let chain = TtsChain::new(voices.iter().enumerate().map(entry).collect());
+        let chain = TtsChain::new(voices.iter().enumerate().map(entry).collect(), None);
         Self { chain, voices: voices.to_vec(), breaker, providers: Arc::default() }
     }
 

@@ -160,7 +160,9 @@ impl Received {
             }
             Event::Failed(error) => self.failed = Some((error.kind(), error.to_string())),
             Event::Warning(text) => panic!("no vendor warns: {text}"),
-            Event::Provider(name) => panic!("no vendor names itself: {name}"),
+            Event::Provider(name) | Event::ServedBy(name) => {
+                panic!("no vendor names itself: {name}")
+            }
         }
     }
 

@@ -162,3 +162,44 @@ async fn a_stream_connects_on_opening_unless_the_built_in_stt_serves_it() {
     assert!(matches!(events.recv().await, Some(Event::Warning(_))));
     assert!(!connects(&hosted), "the account is skipped");
 }
+
+#[tokio::test]
+async fn a_test_of_a_provider_asks_it_also_while_it_is_skipped() {
+    let server = Server::start().await;
+    let account = Account {
+        url: Some(server.url()),
+        token: Some("operators-key".into()),
+        ..Account::default()
+    };
+    let registry = registry(Some(account), false);
+    for _ in 0..2 {
+        let stt = registry.single_stt(&choice(None, None)).unwrap();
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let stream = stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap();
+        let (line, _) = server.request().await;
+        assert!(line.starts_with("GET /v1/listen?"), "{line}");
+        let Some(Event::Failed(error)) = events.recv().await else { panic!("no failure") };
+        assert_eq!(error.to_string(), "The API key for Deepgram is not valid");
+        assert_eq!(registry.provider_states(), [("stt", "deepgram", false)]);
+        drop(stream);
+    }
+    // Calls skip it.
+    let (mut stream, mut events) = open(&registry, &choice(None, None));
+    stream.start_call();
+    let Some(Event::Warning(text)) = events.recv().await else { panic!("no warning") };
+    assert_eq!(text, "The API key for Deepgram is not valid; the built-in STT is used instead.");
+}
+
+#[test]
+fn time_limits_that_are_not_configured_have_their_defaults() {
+    let seconds = std::time::Duration::from_secs;
+    assert_eq!(stt_timeouts(&ProviderTimeouts::default()), Timeouts::default());
+    let configured = ProviderTimeouts {
+        connect: Some(seconds(1)),
+        first: Some(seconds(2)),
+        gap: Some(seconds(3)),
+        final_transcript: Some(seconds(4)),
+    };
+    let (connect, first, final_transcript) = (seconds(1), seconds(2), Some(seconds(4)));
+    assert_eq!(stt_timeouts(&configured), Timeouts { connect, first, final_transcript });
+}

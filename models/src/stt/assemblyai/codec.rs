@@ -95,6 +95,11 @@ impl AssemblyAiCodec {
             let words: Vec<&str> = turn.words.iter().map(|word| word.text.as_ref()).collect();
             text = words.join(" ").into();
         }
+        if self.formats_twice && turn.end_of_turn && !turn.turn_is_formatted && text.is_empty() {
+            // Not a retraction: the turn is empty, as its second end will say.
+            self.is_eager = false;
+            return self.turns.note_answer();
+        }
         let update = TurnUpdate {
             order: turn.turn_order,
             text: &text,

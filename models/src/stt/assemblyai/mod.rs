@@ -14,7 +14,7 @@ pub use settings::{DEFAULT_MODEL, DEFAULT_URL, read_options};
 
 use self::codec::AssemblyAiCodec;
 use super::Stt;
-use super::streaming::{Endpoint, Fallback, HostedConfig, HostedOptions, socket_stt};
+use super::streaming::{Endpoint, Fallback, HostedConfig, socket_stt};
 use crate::Error;
 
 /// The STT of an AssemblyAI server, with connections through `client` and tasks on `runtime`.
@@ -24,20 +24,19 @@ use crate::Error;
 /// [`crate::ErrorKind::Rejected`] if the address is not a URL.
 pub fn assemblyai(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    let url = settings::session_url(config, options)?;
+    let url = settings::session_url(config)?;
     // The bare key, without a scheme.
     let authorization = config.key().map(|key| ("authorization", key.to_owned()));
     let endpoint =
         Endpoint::with_header(settings::VENDOR, url, authorization, config.key(), client);
     let formats_twice = settings::Family::of(config.model(DEFAULT_MODEL)).formats_twice();
-    let sends_hints = options.provider_turns;
+    let sends_hints = config.options.provider_turns;
     let make_codec = move || AssemblyAiCodec::new(formats_twice, sends_hints);
-    Ok(socket_stt(endpoint, make_codec, fallback.into(), runtime))
+    Ok(socket_stt(endpoint, config.timeouts, make_codec, fallback, runtime))
 }
 
 #[cfg(test)]

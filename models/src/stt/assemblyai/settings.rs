@@ -103,8 +103,9 @@ pub fn read_options<'a>(
 ///
 /// # Errors
 /// [`crate::ErrorKind::Rejected`] if the base is not a URL.
-pub(super) fn session_url(config: &HostedConfig, options: &HostedOptions) -> Result<Url, Error> {
+pub(super) fn session_url(config: &HostedConfig) -> Result<Url, Error> {
     let mut url = config.endpoint(VENDOR, DEFAULT_URL, &KNOWN_ENDINGS, "/v3/ws")?;
+    let options = &config.options;
     let model = config.model(DEFAULT_MODEL);
     let family = Family::of(model);
     let endpointing = family.endpointing().iter().filter(|_| !options.provider_turns);
@@ -134,8 +135,8 @@ pub(super) fn session_url(config: &HostedConfig, options: &HostedOptions) -> Res
 mod tests {
     use super::*;
 
-    fn parameters(config: &HostedConfig, options: &HostedOptions) -> Vec<(String, String)> {
-        let url = session_url(config, options).unwrap();
+    fn parameters(config: &HostedConfig) -> Vec<(String, String)> {
+        let url = session_url(config).unwrap();
         assert_eq!((url.host_str(), url.path()), (Some("streaming.assemblyai.com"), "/v3/ws"));
         url.query_pairs().into_owned().collect()
     }
@@ -151,9 +152,8 @@ mod tests {
             keyterms: vec!["Visavis".into(), "rock \"n\" roll".into()],
             ..HostedConfig::default()
         };
-        let options = HostedOptions::default();
         assert_eq!(
-            parameters(&config, &options),
+            parameters(&config),
             expected(&[
                 ("sample_rate", "16000"),
                 ("encoding", "pcm_s16le"),
@@ -180,15 +180,17 @@ mod tests {
             ("max_turn_silence", "10000"),
             ("format_turns", "true"),
         ]);
-        assert_eq!(parameters(&older, &options), expected(&all));
+        assert_eq!(parameters(&older), expected(&all));
         // The vendor's own endpointing.
         let mut options = HostedOptions::default();
         options.provider_turns = true;
+        let older = HostedConfig { options: options.clone(), ..older };
         let mut all = base.to_vec();
         all.push(("format_turns", "true"));
-        assert_eq!(parameters(&older, &options), expected(&all));
-        let detected = HostedConfig { language: "auto".into(), ..HostedConfig::default() };
-        let all = parameters(&detected, &options);
+        assert_eq!(parameters(&older), expected(&all));
+        let language = "auto".into();
+        let detected = HostedConfig { language, options, ..HostedConfig::default() };
+        let all = parameters(&detected);
         assert!(all.contains(&("language_codes".into(), r#"["multi"]"#.into())), "{all:?}");
     }
 
@@ -200,7 +202,7 @@ mod tests {
         let values = values.as_object().unwrap();
         let (options, ignored) = read_options("", values);
         assert_eq!(ignored, ["webhook_url"]);
-        let all = parameters(&HostedConfig::default(), &options);
+        let all = parameters(&HostedConfig { options, ..HostedConfig::default() });
         let count = |name: &str| all.iter().filter(|(known, _)| known == name).count();
         assert_eq!(
             (count("max_turn_silence"), count("min_turn_silence"), count("mode")),

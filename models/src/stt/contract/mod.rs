@@ -4,7 +4,10 @@
 
 mod conversations;
 mod faults;
+mod finals;
+mod recovery;
 mod refusals;
+mod timeouts;
 mod vendors;
 
 use serde_json::Value;
@@ -12,7 +15,7 @@ use serde_json::Value;
 use super::streaming::test_support::{Harness, Make};
 use crate::ErrorKind;
 use crate::hosted::loopback::{Exchange, Frame, Socket, advance, soon, within};
-use crate::stt::Event;
+use crate::stt::{Event, Fallback, Timeouts};
 
 use vendors::VENDORS;
 
@@ -130,7 +133,11 @@ fn audio_seconds(frame: &Frame) -> Option<f64> {
 impl Session {
     /// A call without a fallback, so that failures are seen.
     async fn start(vendor: &'static Vendor) -> Self {
-        let mut call = Harness::open(vendor.make, None).await;
+        Self::with(vendor, Fallback::default(), Timeouts::default()).await
+    }
+
+    async fn with(vendor: &'static Vendor, fallback: Fallback, timeouts: Timeouts) -> Self {
+        let mut call = Harness::open(vendor.make, fallback, timeouts).await;
         call.user().start_call();
         let delivery = Delivery::Whole;
         Self { vendor, call, socket: None, turns: 0, seconds: 0.0, delivery }

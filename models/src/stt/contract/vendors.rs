@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{SocketWire, Turn, Vendor, Wire};
 use crate::ErrorKind::{Busy, Failed, InvalidKey, NoCredit, Rejected};
-use crate::stt::streaming::{HostedConfig, HostedOptions};
+use crate::stt::streaming::HostedConfig;
 use crate::stt::{assemblyai, deepgram, elevenlabs, openai_realtime, transcriptions};
 
 /// Every hosted STT.
@@ -12,7 +12,7 @@ pub(super) static VENDORS: [Vendor; 9] = [
     Vendor {
         label: "Deepgram Nova",
         name: "Deepgram",
-        make: deepgram::deepgram_with_options,
+        make: deepgram::deepgram,
         wire: Wire::Socket(SocketWire {
             opening: &[],
             end_mark: "Finalize",
@@ -26,10 +26,9 @@ pub(super) static VENDORS: [Vendor; 9] = [
     Vendor {
         label: "Deepgram Flux",
         name: "Deepgram",
-        make: |config, options, client, fallback, runtime| {
-            let config = HostedConfig { model: "flux-general-en".into(), ..config.clone() };
-            let options = with_hints(options);
-            deepgram::deepgram_with_options(&config, &options, client, fallback, runtime)
+        make: |config, client, fallback, runtime| {
+            let config = HostedConfig { model: "flux-general-en".into(), ..with_hints(config) };
+            deepgram::deepgram(&config, client, fallback, runtime)
         },
         wire: Wire::Socket(SocketWire {
             opening: &[r#"{"type":"Connected","request_id":"r","sequence_id":0}"#],
@@ -49,9 +48,8 @@ pub(super) static VENDORS: [Vendor; 9] = [
     Vendor {
         label: "AssemblyAI U3",
         name: "AssemblyAI",
-        make: |config, options, client, fallback, runtime| {
-            let options = with_hints(options);
-            assemblyai::assemblyai(config, &options, client, fallback, runtime)
+        make: |config, client, fallback, runtime| {
+            assemblyai::assemblyai(&with_hints(config), client, fallback, runtime)
         },
         wire: Wire::Socket(SocketWire {
             opening: &[r#"{"type":"Begin","id":"s","expires_at":1763900000}"#],
@@ -68,10 +66,10 @@ pub(super) static VENDORS: [Vendor; 9] = [
     Vendor {
         label: "AssemblyAI Universal-Streaming",
         name: "AssemblyAI",
-        make: |config, options, client, fallback, runtime| {
+        make: |config, client, fallback, runtime| {
             let model = "universal-streaming-english".into();
             let config = HostedConfig { model, ..config.clone() };
-            assemblyai::assemblyai(&config, options, client, fallback, runtime)
+            assemblyai::assemblyai(&config, client, fallback, runtime)
         },
         wire: Wire::Socket(SocketWire {
             opening: &[r#"{"type":"Begin","id":"s","expires_at":1763900000}"#],
@@ -166,10 +164,10 @@ pub(super) static VENDORS: [Vendor; 9] = [
     },
 ];
 
-fn with_hints(options: &HostedOptions) -> HostedOptions {
-    let mut options = options.clone();
-    options.provider_turns = true;
-    options
+fn with_hints(config: &HostedConfig) -> HostedConfig {
+    let mut config = config.clone();
+    config.options.provider_turns = true;
+    config
 }
 
 const ASSEMBLY_ERRORS: &[(&str, crate::ErrorKind)] = &[

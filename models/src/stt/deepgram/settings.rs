@@ -40,9 +40,6 @@ const FLUX_OPTIONS: Table = &[
     ("tag", Kind::Text(128)),
 ];
 
-/// Server, model and language.
-pub type DeepgramConfig = HostedConfig;
-
 /// Reads the options of an agent for a model; also returns the names of those that are unknown or
 /// have a value that the model does not allow.
 #[must_use]
@@ -73,7 +70,8 @@ fn privacy(options: &HostedOptions) -> Option<(&'static str, &'static str)> {
 ///
 /// # Errors
 /// [`crate::ErrorKind::Rejected`] if the base is not a URL.
-pub(super) fn nova_url(config: &HostedConfig, options: &HostedOptions) -> Result<Url, Error> {
+pub(super) fn nova_url(config: &HostedConfig) -> Result<Url, Error> {
+    let options = &config.options;
     let mut url = config.endpoint(VENDOR, DEFAULT_URL, &KNOWN_ENDINGS, "/v1/listen")?;
     let model = config.model(DEFAULT_MODEL);
     let keyterm = if model.starts_with("nova-3") { "keyterm" } else { "keywords" };
@@ -99,7 +97,8 @@ pub(super) fn nova_url(config: &HostedConfig, options: &HostedOptions) -> Result
 ///
 /// # Errors
 /// [`crate::ErrorKind::Rejected`] if the base is not a URL.
-pub(super) fn flux_url(config: &HostedConfig, options: &HostedOptions) -> Result<Url, Error> {
+pub(super) fn flux_url(config: &HostedConfig) -> Result<Url, Error> {
+    let options = &config.options;
     let mut url = config.endpoint(VENDOR, DEFAULT_URL, &KNOWN_ENDINGS, "/v2/listen")?;
     let model = config.model(DEFAULT_MODEL).to_lowercase();
     let endpointing: &[(&str, &str)] = if options.provider_turns {
@@ -145,7 +144,7 @@ mod tests {
             ..HostedConfig::default()
         };
         assert_eq!(
-            nova_url(&config, &HostedOptions::default()).unwrap().as_str(),
+            nova_url(&config).unwrap().as_str(),
             "https://api.deepgram.com/v1/listen?model=nova-3&language=en-GB&encoding=linear16\
              &sample_rate=16000&channels=1&interim_results=true&punctuate=true&smart_format=true\
              &endpointing=false&mip_opt_out=true&keyterm=Visavis&keyterm=rock+%26+roll"
@@ -168,9 +167,9 @@ mod tests {
         options.share_data = true;
         let config =
             HostedConfig { language: "auto".into(), model: "nova-2".into(), ..Default::default() };
-        let config = HostedConfig { keyterms: vec!["Ada".into()], ..config };
+        let config = HostedConfig { keyterms: vec!["Ada".into()], options, ..config };
         assert_eq!(
-            nova_url(&config, &options).unwrap().query().unwrap(),
+            nova_url(&config).unwrap().query().unwrap(),
             "model=nova-2&language=multi&encoding=linear16&sample_rate=16000&channels=1\
              &interim_results=true&punctuate=true&endpointing=false&redact=pci&redact=ssn\
              &smart_format=false&tag=a+b&keywords=Ada"
@@ -185,7 +184,7 @@ mod tests {
             ..HostedConfig::default()
         };
         assert_eq!(
-            flux_url(&config, &HostedOptions::default()).unwrap().as_str(),
+            flux_url(&config).unwrap().as_str(),
             "https://api.deepgram.com/v2/listen?model=flux-general-multi&encoding=linear16\
              &sample_rate=16000&eot_threshold=1.0&eot_timeout_ms=60000&mip_opt_out=true\
              &language_hint=de&keyterm=Visavis"
@@ -195,9 +194,10 @@ mod tests {
         ignored.sort_unstable();
         assert_eq!(ignored, ["eager_eot_threshold", "punctuate"]);
         options.provider_turns = true;
-        let config = HostedConfig { model: "flux-general-en".into(), ..HostedConfig::default() };
+        let model = "flux-general-en".into();
+        let config = HostedConfig { model, options, ..HostedConfig::default() };
         assert_eq!(
-            flux_url(&config, &options).unwrap().query().unwrap(),
+            flux_url(&config).unwrap().query().unwrap(),
             "model=flux-general-en&encoding=linear16&sample_rate=16000&eager_eot_threshold=0.5\
              &mip_opt_out=true&eot_threshold=0.8"
         );

@@ -177,9 +177,9 @@ async fn usage_is_reported_every_10_s_and_at_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_of_flux_is_served_by_the_second_interface() {
-    let mut call = Harness::start(|config, options, client, fallback, runtime| {
+    let mut call = Harness::start(|config, client, fallback, runtime| {
         let config = HostedConfig { model: "flux-general-en".into(), ..config.clone() };
-        deepgram_with_options(&config, options, client, fallback, runtime)
+        deepgram(&config, client, fallback, runtime)
     })
     .await;
     let mut peer = call.accept().await;
@@ -203,14 +203,11 @@ async fn a_model_of_flux_is_served_by_the_second_interface() {
 
 #[test]
 fn an_address_that_is_no_url_is_refused() {
-    let config = DeepgramConfig {
-        url: "nonsense".into(),
-        token: Some(KEY.into()),
-        ..DeepgramConfig::default()
-    };
+    let config =
+        HostedConfig { url: "nonsense".into(), token: Some(KEY.into()), ..HostedConfig::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let client = egress::Client::new(egress::Policy::default()).unwrap();
-    let refused = deepgram(&config, client, None, runtime.handle().clone());
+    let refused = deepgram(&config, client, Fallback::default(), runtime.handle().clone());
     let error = refused.err().expect("it is not a URL");
     assert_eq!(error.kind(), ErrorKind::Rejected);
     assert_eq!(error.to_string(), "The address of Deepgram is not a valid URL");

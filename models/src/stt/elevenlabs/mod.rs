@@ -14,7 +14,7 @@ pub use settings::{DEFAULT_MODEL, DEFAULT_URL, read_options};
 
 use self::codec::ScribeCodec;
 use super::Stt;
-use super::streaming::{Endpoint, Fallback, HostedConfig, HostedOptions, socket_stt};
+use super::streaming::{Endpoint, Fallback, HostedConfig, socket_stt};
 use crate::Error;
 
 /// The STT of an ElevenLabs server, with connections through `client` and tasks on `runtime`.
@@ -24,16 +24,15 @@ use crate::Error;
 /// [`crate::ErrorKind::Rejected`] if the address is not a URL.
 pub fn elevenlabs(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    let url = settings::realtime_url(config, options)?;
+    let url = settings::realtime_url(config)?;
     let authorization = config.key().map(|key| ("xi-api-key", key.to_owned()));
     let endpoint =
         Endpoint::with_header(settings::VENDOR, url, authorization, config.key(), client);
-    Ok(socket_stt(endpoint, ScribeCodec::default, fallback.into(), runtime))
+    Ok(socket_stt(endpoint, config.timeouts, ScribeCodec::default, fallback, runtime))
 }
 
 #[cfg(test)]

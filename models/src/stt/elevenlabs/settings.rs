@@ -39,7 +39,8 @@ pub fn read_options<'a>(
 ///
 /// # Errors
 /// [`crate::ErrorKind::Rejected`] if the base is not a URL.
-pub(super) fn realtime_url(config: &HostedConfig, options: &HostedOptions) -> Result<Url, Error> {
+pub(super) fn realtime_url(config: &HostedConfig) -> Result<Url, Error> {
+    let options = &config.options;
     let path = KNOWN_ENDINGS[0];
     let mut url = config.endpoint(VENDOR, DEFAULT_URL, &KNOWN_ENDINGS, path)?;
     let keyterms = config.keyterms().filter(|term| term.chars().count() <= MAX_KEYTERMS.1);
@@ -68,7 +69,7 @@ mod tests {
         let mut keyterms = vec!["Visavis".to_owned(), "more than twenty characters".to_owned()];
         keyterms.extend((0..60).map(|n| format!("t{n}")));
         let config = HostedConfig { language: "pt-BR".into(), keyterms, ..HostedConfig::default() };
-        let url = realtime_url(&config, &HostedOptions::default()).unwrap();
+        let url = realtime_url(&config).unwrap();
         assert!(
             url.as_str().starts_with(
                 "https://api.elevenlabs.io/v1/speech-to-text/realtime?model_id=scribe_v2_realtime\
@@ -91,9 +92,10 @@ mod tests {
         ignored.sort_unstable();
         assert_eq!(ignored, ["commit_strategy", "enable_logging", "include_timestamps"]);
         options.share_data = true;
-        let config = HostedConfig { language: "auto".into(), ..HostedConfig::default() };
+        let language = "auto".into();
+        let config = HostedConfig { language, options, ..HostedConfig::default() };
         assert_eq!(
-            realtime_url(&config, &options).unwrap().query().unwrap(),
+            realtime_url(&config).unwrap().query().unwrap(),
             "model_id=scribe_v2_realtime&audio_format=pcm_16000&commit_strategy=manual\
              &no_verbatim=true&secondary_languages=en&secondary_languages=de"
         );

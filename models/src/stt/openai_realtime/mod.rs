@@ -15,7 +15,7 @@ pub use settings::{DEFAULT_MODEL, DEFAULT_URL, is_realtime_model, read_options};
 
 use self::codec::RealtimeCodec;
 use super::Stt;
-use super::streaming::{Endpoint, Fallback, HostedConfig, HostedOptions, socket_stt};
+use super::streaming::{Endpoint, Fallback, HostedConfig, socket_stt};
 use crate::Error;
 
 /// The STT of OpenAI's realtime interface, with connections through `client` and tasks on
@@ -26,18 +26,17 @@ use crate::Error;
 /// [`crate::ErrorKind::Rejected`] if the address is not a URL.
 pub fn openai_realtime(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
     let url = settings::realtime_url(config)?;
     let authorization = config.key().map(|key| ("authorization", format!("Bearer {key}")));
     let endpoint =
         Endpoint::with_header(settings::VENDOR, url, authorization, config.key(), client);
-    let session = settings::session_update(config, options);
+    let session = settings::session_update(config);
     let make_codec = move || RealtimeCodec::new(session.clone());
-    Ok(socket_stt(endpoint, make_codec, fallback.into(), runtime))
+    Ok(socket_stt(endpoint, config.timeouts, make_codec, fallback, runtime))
 }
 
 #[cfg(test)]

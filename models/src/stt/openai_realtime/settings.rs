@@ -5,6 +5,7 @@ use url::Url;
 
 use super::resampler::OUTPUT_RATE;
 use crate::Error;
+use crate::hosted::is_openai_host;
 use crate::stt::streaming::{HostedConfig, HostedOptions, Kind, Table};
 
 /// OpenAI's own server.
@@ -14,9 +15,6 @@ pub const DEFAULT_MODEL: &str = "gpt-live-transcribe";
 
 /// Name of the vendor in sentences.
 pub(super) const VENDOR: &str = "OpenAI";
-
-/// The host on which the name of a model in the URL opens a session of another kind.
-const OWN_HOST: &str = "api.openai.com";
 
 const NOISE_REDUCTION: Kind = Kind::Word(&["near_field", "far_field"]);
 /// Options of a model that waits longer for more accurate words.
@@ -57,14 +55,15 @@ pub fn read_options<'a>(
 pub(super) fn realtime_url(config: &HostedConfig) -> Result<Url, Error> {
     let mut url = config.endpoint(VENDOR, DEFAULT_URL, &["/realtime"], "/realtime")?;
     url.query_pairs_mut().append_pair("intent", "transcription");
-    if url.host_str() != Some(OWN_HOST) {
+    // On OpenAI's own hosts, a model in the URL opens a session of another kind.
+    if !url.host_str().is_some_and(is_openai_host) {
         url.query_pairs_mut().append_pair("model", config.model(DEFAULT_MODEL));
     }
     Ok(url)
 }
 
 /// The message that sets the session up.
-pub(super) fn session_update(config: &HostedConfig, options: &HostedOptions) -> String {
+pub(super) fn session_update(config: &HostedConfig) -> String {
     let model = config.model(DEFAULT_MODEL);
     let mut transcription = Map::new();
     transcription.insert("model".into(), model.into());
@@ -72,7 +71,7 @@ pub(super) fn session_update(config: &HostedConfig, options: &HostedOptions) -> 
         transcription.insert("language".into(), language.into());
     }
     let mut noise_reduction = Value::Null;
-    for (name, value) in options.iter() {
+    for (name, value) in config.options.iter() {
         match name {
             "noise_reduction" => noise_reduction = json!({ "type": value }),
             name => drop(transcription.insert(name.into(), value.clone())),
@@ -136,7 +135,8 @@ mod tests {
         let input = |config: &HostedConfig, values: Value| {
             let (options, ignored) = read_options(&config.model, values.as_object().unwrap());
             assert_eq!(ignored, Vec::<&str>::new());
-            let message: Value = serde_json::from_str(&session_update(config, &options)).unwrap();
+            let config = HostedConfig { options, ..config.clone() };
+            let message: Value = serde_json::from_str(&session_update(&config)).unwrap();
             assert_eq!(message["type"], "session.update");
             assert_eq!(message["session"]["type"], "transcription");
             message["session"]["audio"]["input"].clone()

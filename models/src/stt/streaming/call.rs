@@ -8,9 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::shadow::Shadows;
 use super::speech_buffer::SpeechBuffer;
 use super::usage::Meter;
-use super::{BYTES_PER_SECOND, Command, Endpoint, Fallback, fallback};
+use super::{BYTES_PER_SECOND, Command, Endpoint, Fallback, Timeouts, fallback};
 use crate::hosted::connection::wait_until;
 use crate::hosted::failure::Failure;
 use crate::stt::Event;
@@ -37,9 +38,8 @@ pub(in crate::stt) trait Transport: Send + 'static {
 /// State of a stream that does not depend on the transport.
 pub(in crate::stt) struct Call {
     pub(in crate::stt) endpoint: Arc<Endpoint>,
+    pub(in crate::stt) timeouts: Timeouts,
     pub(in crate::stt) commands: mpsc::Receiver<Command>,
-    /// `None` if the call is known to have started.
-    call_started: Option<oneshot::Receiver<()>>,
     pub(in crate::stt) sink: Sink<Event>,
     fallback: Fallback,
     /// The utterances without a final transcript.
@@ -54,16 +54,16 @@ pub(in crate::stt) struct Call {
 impl Call {
     pub(super) fn new(
         endpoint: Arc<Endpoint>,
+        timeouts: Timeouts,
         commands: mpsc::Receiver<Command>,
-        call_started: oneshot::Receiver<()>,
         sink: Sink<Event>,
         fallback: Fallback,
         buffer: SpeechBuffer,
     ) -> Self {
         Self {
             endpoint,
+            timeouts,
             commands,
-            call_started: Some(call_started),
             sink,
             fallback,
             buffer,
@@ -73,12 +73,25 @@ impl Call {
         }
     }
 
-    /// Serves the stream until the media side drops it.
-    pub(super) fn run(self, transport: impl Transport) -> impl Future<Output = ()> + Send {
-        self.serve(transport).in_current_span()
+    /// Serves the stream until the media side drops it. `shadows` probe the vendor after it has
+    /// failed.
+    pub(super) fn run<T: Transport, F: Fn() -> T + Send + Sync + 'static>(
+        self,
+        transport: T,
+        call_started: oneshot::Receiver<()>,
+        shadows: Shadows<F>,
+    ) -> impl Future<Output = ()> + Send {
+        self.serve(transport, call_started, shadows).in_current_span()
     }
 
-    async fn serve(mut self, mut transport: impl Transport) {
+    async fn serve<T: Transport, F: Fn() -> T + Send + Sync + 'static>(
+        mut self,
+        mut transport: T,
+        call_started: oneshot::Receiver<()>,
+        shadows: Shadows<F>,
+    ) {
+        // `None` if the call is known to have started.
+        let mut call_started = Some(call_started);
         let mut pause = FAILED_PAUSE.0;
         loop {
             let served = transport.serve(&mut self).await;
@@ -97,12 +110,13 @@ impl Call {
             tracing::warn!(%error, statistics, "a hosted STT failed");
             self.has_answered = false;
             self.fallback.note_failure(&error);
-            if self.fallback.is_available() && self.wait_for_start().await.is_err() {
+            if self.fallback.is_available() && self.wait_for_start(&mut call_started).await.is_err()
+            {
                 return;
             }
             if let Some((stream, text)) = self.fallback.open_after(&error, &self.sink) {
-                let warning = fallback::warn(text, self.call_started, self.sink);
-                return fallback::serve(stream, self.buffer, self.commands, warning).await;
+                let warning = fallback::warn(text, call_started, self.sink);
+                return fallback::serve(stream, self.buffer, self.commands, warning, shadows).await;
             }
             let retry_at = retry_after.map(|after| Instant::now() + after.max(pause));
             if self.wait_failed(error, retry_at).await.is_err() {
@@ -114,15 +128,18 @@ impl Call {
 
     /// Waits until the call has started or its user speaks. Before that, the call may have no place
     /// on this server, and must not take a decoder for its fallback.
-    async fn wait_for_start(&mut self) -> Result<(), Dropped> {
-        let Some(call_started) = &mut self.call_started else { return Ok(()) };
+    async fn wait_for_start(
+        &mut self,
+        call_started: &mut Option<oneshot::Receiver<()>>,
+    ) -> Result<(), Dropped> {
+        let Some(start) = call_started.as_mut() else { return Ok(()) };
         if self.buffer.filled_since().is_some() {
             return Ok(());
         }
         tokio::select! {
             biased;
-            started = call_started => {
-                self.call_started = None;
+            started = start => {
+                *call_started = None;
                 started.map_err(|_| Dropped)
             }
             command = self.commands.recv() => {

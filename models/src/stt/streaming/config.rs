@@ -1,13 +1,40 @@
-//! Server, model and language of a hosted STT.
+//! Server, model, language, options and time limits of a hosted STT.
 
 use std::fmt;
+use std::time::Duration;
 
 use url::Url;
 
 use crate::Error;
 use crate::hosted::{base_url, with_path};
+use crate::stt::HostedOptions;
 
-/// Server, model and language. The meaning of the model is the vendor's.
+/// Time limits of a hosted STT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To open a connection while audio waits for it; 3 s. While none waits, the limit is 10 s or
+    /// this, if this is longer. Without effect on an STT that is one request for each utterance.
+    pub connect: Duration,
+    /// To the first message about an utterance, from the time at which its audio is long enough for
+    /// an answer; 2.5 s. Afterwards the STT has failed.
+    pub first: Duration,
+    /// From the end of speech to the final transcript; `None` = the vendor's default. Afterwards the
+    /// last interim transcript is the final one, or without one the STT has failed. An STT that is
+    /// one request for each utterance gets a fifth of the audio's duration in addition.
+    pub final_transcript: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(3),
+            first: Duration::from_millis(2_500),
+            final_transcript: None,
+        }
+    }
+}
+
+/// What is configured of a hosted STT. The meaning of the model is the vendor's.
 #[derive(Clone, Default)]
 pub struct HostedConfig {
     /// Base URL: `http`, `https`, `ws` or `wss`, with an optional path prefix. Empty = the vendor's
@@ -21,6 +48,10 @@ pub struct HostedConfig {
     pub language: String,
     /// Words that the model shall expect.
     pub keyterms: Vec<String>,
+    /// The agent's options, as the vendor's `read_options` returns them.
+    pub options: HostedOptions,
+    /// Time limits.
+    pub timeouts: Timeouts,
 }
 
 impl fmt::Debug for HostedConfig {

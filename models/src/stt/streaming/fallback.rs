@@ -6,8 +6,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::Command;
+use super::shadow::Shadows;
 use super::speech_buffer::SpeechBuffer;
+use super::{Command, Transport};
 use crate::breaker::Breaker;
 use crate::stt::{Event, Stt, SttStream};
 use crate::{Error, Sink};
@@ -20,26 +21,22 @@ pub struct Fallback {
     name: String,
     /// Skips the hosted STT after failures.
     breaker: Option<Arc<Breaker>>,
-}
-
-impl From<Option<Arc<dyn Stt>>> for Fallback {
-    /// The built-in STT.
-    fn from(stt: Option<Arc<dyn Stt>>) -> Self {
-        Self { stt, name: "the built-in STT".into(), breaker: None }
-    }
+    /// The hosted STT is skipped, and this stream is its probe, because no other STT can serve.
+    is_probe: bool,
 }
 
 impl Fallback {
-    /// The STT `stt`, which sentences call `name`, and the breaker of the hosted one.
-    pub(crate) fn new(stt: Option<Arc<dyn Stt>>, name: String, breaker: Arc<Breaker>) -> Self {
-        Self { stt, name, breaker: Some(breaker) }
+    /// An STT and its name for sentences, and the breaker of the hosted one.
+    pub(crate) fn new(stt: Option<(String, Arc<dyn Stt>)>, breaker: Arc<Breaker>) -> Self {
+        let (name, stt) = stt.unzip();
+        Self { stt, name: name.unwrap_or_default(), breaker: Some(breaker), is_probe: false }
     }
 
     /// Whether a stream would now connect to a vendor: the hosted STT, or the fallback if that one
     /// is skipped.
     pub(super) fn connects_on_open(&self) -> bool {
         let breaker = self.breaker.as_ref();
-        let is_skipped = breaker.is_some_and(|breaker| breaker.is_skipping(Instant::now()));
+        let is_skipped = breaker.is_some_and(|breaker| breaker.skip_reason().is_some());
         !is_skipped || self.stt.as_ref().is_none_or(|stt| stt.connects_on_open())
     }
 
@@ -48,15 +45,25 @@ impl Fallback {
         self.stt.is_some()
     }
 
-    /// A stream of the fallback instead of the hosted STT, while that one is skipped.
-    pub(super) fn open_instead(&self, sink: &Sink<Event>) -> Option<Box<dyn SttStream>> {
-        let reason = self.breaker.as_ref()?.admit(Instant::now()).err()?;
-        let stream = self.stt.as_ref()?.open(sink.clone());
-        let stream = stream.inspect_err(|error| {
-            tracing::warn!(%error, "{} cannot replace a hosted STT", self.name);
-        });
-        let (stream, sink) = (stream.ok()?, sink.clone());
-        Some(Box::new(WarningStream { stream, warning: Some((self.sentence(&reason), sink)) }))
+    pub(super) fn breaker(&self) -> Option<Arc<Breaker>> {
+        self.breaker.clone()
+    }
+
+    /// A stream of the fallback instead of the hosted STT, while that one is skipped, and the
+    /// sentence about it. A call does not risk its first words: also while a probe is due.
+    pub(super) fn open_instead(
+        &mut self,
+        sink: &Sink<Event>,
+    ) -> Option<(Box<dyn SttStream>, String)> {
+        let reason = self.breaker.as_ref()?.skip_reason()?;
+        if let Some(stt) = &self.stt {
+            match stt.open(sink.clone()) {
+                Ok(stream) => return Some((stream, self.sentence(&reason))),
+                Err(error) => tracing::warn!(%error, "{} cannot replace a hosted STT", self.name),
+            }
+        }
+        self.is_probe = self.breaker.as_ref()?.start_probe(Instant::now());
+        None
     }
 
     /// A stream of the fallback after a failure, and the sentence about it. It can be opened once.
@@ -79,7 +86,8 @@ impl Fallback {
     }
 
     /// The hosted STT has failed.
-    pub(super) fn note_failure(&self, error: &Error) {
+    pub(super) fn note_failure(&mut self, error: &Error) {
+        self.is_probe = false;
         self.breaker.iter().for_each(|breaker| breaker.failed(Instant::now(), error));
     }
 
@@ -90,38 +98,7 @@ impl Fallback {
 
     /// The stream ended before the hosted STT had anything to answer.
     pub(super) fn note_end(&self) {
-        self.breaker.iter().for_each(|breaker| breaker.abandoned());
-    }
-}
-
-/// A stream that sends a sentence when the call has started: earlier events are lost.
-struct WarningStream {
-    stream: Box<dyn SttStream>,
-    warning: Option<(String, Sink<Event>)>,
-}
-
-impl SttStream for WarningStream {
-    fn start_call(&mut self) {
-        if let Some((text, sink)) = self.warning.take() {
-            sink.send(Event::Warning(text));
-        }
-        self.stream.start_call();
-    }
-
-    fn start_speech(&mut self) {
-        self.stream.start_speech();
-    }
-
-    fn push_audio(&mut self, pcm: &[i16]) {
-        self.stream.push_audio(pcm);
-    }
-
-    fn end_speech(&mut self) {
-        self.stream.end_speech();
-    }
-
-    fn reports_usage(&self) -> bool {
-        self.stream.reports_usage()
+        self.breaker.iter().filter(|_| self.is_probe).for_each(|breaker| breaker.abandoned());
     }
 }
 
@@ -142,12 +119,14 @@ pub(super) async fn warn(
 }
 
 /// Gives `stream` the utterances that have no final transcript, then the commands of the call until
-/// its end. `warning` runs meanwhile.
-pub(super) async fn serve(
+/// its end. `warning` runs meanwhile. `shadows` probe the hosted STT with utterances that begin from
+/// now on.
+pub(super) async fn serve<T: Transport, F: Fn() -> T + Send + Sync + 'static>(
     mut stream: Box<dyn SttStream>,
     buffer: SpeechBuffer,
     mut commands: mpsc::Receiver<Command>,
     warning: impl Future<Output = ()>,
+    mut shadows: Shadows<F>,
 ) {
     let mut pcm = Vec::new();
     let mut forward = |stream: &mut dyn SttStream, command: Command| match command {
@@ -170,10 +149,12 @@ pub(super) async fn serve(
                 has_started = true;
                 stream.start_call();
             }
-            command = commands.recv() => match command {
-                Some(command) => forward(&mut *stream, command),
-                None => return,
-            },
+            command = commands.recv() => {
+                let Some(command) = command else { return };
+                shadows.forward(Instant::now(), &command);
+                forward(&mut *stream, command);
+            }
+            () = shadows.close_ended() => {}
         }
     }
 }

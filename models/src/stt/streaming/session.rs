@@ -16,10 +16,10 @@ use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
 use crate::stt::Event;
 
-/// Time to connect while no audio waits.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same while audio waits for a transcript.
-const URGENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Minimum time to connect while no audio waits. [`Timeouts::connect`] is the limit otherwise.
+///
+/// [`Timeouts::connect`]: super::Timeouts::connect
+const IDLE_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that fail, or end within [`STABLE_AFTER`], before the stream counts as failed.
 const MAX_ATTEMPTS: u32 = 4;
 /// Duration after which a connection counts as stable.
@@ -50,6 +50,7 @@ pub(super) struct Session<C> {
 impl<C: Codec> Transport for Session<C> {
     async fn serve(&mut self, call: &mut Call) -> Result<Dropped, Failure> {
         self.attempts = 0;
+        self.codec.utterances_mut().set_timeouts(&call.timeouts);
         loop {
             let Some(mut socket) = self.connect(call).await? else { return Ok(Dropped) };
             let connected_at = Instant::now();
@@ -112,20 +113,21 @@ impl<C: Codec> Session<C> {
     /// media side drops the stream.
     async fn connect(&mut self, call: &mut Call) -> Result<Option<WebSocket>, Failure> {
         let start = Instant::now();
+        let urgent_limit = call.timeouts.connect;
+        let limit = IDLE_CONNECT_TIMEOUT.max(urgent_limit);
         let mut requested_delay = Duration::ZERO;
         loop {
             let next_attempt = Instant::now() + self.delay().max(requested_delay);
             let endpoint = Arc::clone(&call.endpoint);
             let attempt = async move {
                 sleep_until(next_attempt).await;
-                connection::open(&endpoint, CONNECT_TIMEOUT).await
+                connection::open(&endpoint, limit).await
             };
             tokio::pin!(attempt);
             let result = loop {
                 let urgent = call.buffer.filled_since().map(|since| since.max(start));
-                let deadline = urgent.map_or(start + CONNECT_TIMEOUT, |since| {
-                    (since + URGENT_CONNECT_TIMEOUT).min(start + CONNECT_TIMEOUT)
-                });
+                let deadline =
+                    urgent.map_or(start + limit, |since| (since + urgent_limit).min(start + limit));
                 tokio::select! {
                     biased;
                     result = &mut attempt => break result,

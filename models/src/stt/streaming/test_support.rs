@@ -14,10 +14,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
+use crate::breaker::{Breaker, BreakerKey, Breakers};
 pub(in crate::stt) use crate::hosted::loopback::KEY;
 use crate::hosted::loopback::{Loopback, Random, Socket, assert_no_key, client};
 use crate::stt::streaming::{
-    CHUNK_BYTES, Codec, Counts, HostedConfig, HostedOptions, Outgoing, Output,
+    CHUNK_BYTES, Codec, Counts, Fallback, HostedConfig, Outgoing, Output, Timeouts,
 };
 use crate::stt::{Event, Stt, SttStream};
 use crate::{Error, Sink};
@@ -26,15 +27,21 @@ use crate::{Error, Sink};
 pub(in crate::stt) const CHUNK_SAMPLES: usize = CHUNK_BYTES / 2;
 
 /// The constructor of a hosted STT.
-pub(in crate::stt) type Make = fn(
-    &HostedConfig,
-    &HostedOptions,
-    egress::Client,
-    Option<Arc<dyn Stt>>,
-    Runtime,
-) -> Result<Arc<dyn Stt>, Error>;
+pub(in crate::stt) type Make =
+    fn(&HostedConfig, egress::Client, Fallback, Runtime) -> Result<Arc<dyn Stt>, Error>;
 
-/// An STT that answers the n-th utterance with its length in samples.
+/// A closed breaker.
+pub(in crate::stt) fn breaker() -> Arc<Breaker> {
+    Breakers::default().get(BreakerKey::new("stt", "test", "", None))
+}
+
+/// A fallback that answers each utterance with its length in samples.
+pub(in crate::stt) fn fallback(breaker: &Arc<Breaker>) -> Fallback {
+    let stt: Arc<dyn Stt> = Arc::new(CountingStt::default());
+    Fallback::new(Some(("the built-in STT".into(), stt)), Arc::clone(breaker))
+}
+
+/// An STT that answers each utterance with its length in samples.
 #[derive(Clone, Default)]
 struct CountingStt(Arc<Mutex<Vec<Sink<Event>>>>);
 
@@ -63,6 +70,8 @@ impl SttStream for CountingStream {
 }
 
 type Events = mpsc::UnboundedReceiver<Event>;
+/// The stream and the events of a call.
+pub(in crate::stt) type OpenCall = (Option<Box<dyn SttStream>>, Events);
 
 fn open_stream(stt: &dyn Stt) -> (Box<dyn SttStream>, Events) {
     let (sender, events) = mpsc::unbounded_channel();
@@ -87,27 +96,42 @@ impl Harness {
 
     /// The same before the call has started.
     pub(in crate::stt) async fn start_early(make: Make) -> Self {
-        Self::open(make, Some(Arc::new(CountingStt::default()))).await
+        Self::open(make, fallback(&breaker()), Timeouts::default()).await
     }
 
-    pub(in crate::stt) async fn open(make: Make, fallback: Option<Arc<dyn Stt>>) -> Self {
+    pub(in crate::stt) async fn open(make: Make, fallback: Fallback, timeouts: Timeouts) -> Self {
         let server = Loopback::bind().await;
         let config = HostedConfig {
             url: server.url("ws"),
             token: Some(KEY.into()),
+            timeouts,
             ..HostedConfig::default()
         };
-        let options = HostedOptions::default();
-        let stt = make(&config, &options, client(), fallback, Runtime::current()).unwrap();
+        let stt = make(&config, client(), fallback, Runtime::current()).unwrap();
         let (stream, events) = open_stream(&*stt);
         Self { server, stt, stream: Some(stream), events }
     }
 
     /// The next call with the same STT.
     pub(in crate::stt) fn reopen(&mut self) {
-        let (stream, events) = open_stream(&*self.stt);
-        (self.stream, self.events) = (Some(stream), events);
-        self.user().start_call();
+        self.stream = None;
+        self.swap(None);
+    }
+
+    /// Another call with the same STT takes the place of this one: `other`, or a new one. Returns
+    /// this one.
+    pub(in crate::stt) fn swap(&mut self, other: Option<OpenCall>) -> OpenCall {
+        let is_new = other.is_none();
+        let (stream, events) = other.unwrap_or_else(|| {
+            let (stream, events) = open_stream(&*self.stt);
+            (Some(stream), events)
+        });
+        let old = (self.stream.take(), std::mem::replace(&mut self.events, events));
+        self.stream = stream;
+        if is_new {
+            self.user().start_call();
+        }
+        old
     }
 
     pub(in crate::stt) async fn advance(&self, millis: u64) {

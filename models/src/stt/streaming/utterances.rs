@@ -6,24 +6,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Output, duration_of};
+use super::{Output, Timeouts, duration_of};
 
-/// Time for anything after an answer has become due.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Maximum addition to the time for a final transcript, for audio that was sent faster than real
 /// time.
 const MAX_BACKLOG_TIME: Duration = Duration::from_millis(1_300);
 /// Maximum size of an utterance's text. The rest is dropped.
 pub(in crate::stt) const MAX_TEXT_BYTES: usize = 32 << 10;
 
-/// How fast a vendor answers.
+/// How fast a vendor answers. [`Timeouts`] may change the times.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stt) struct Limits {
     /// Time for the answer to the end mark. Afterwards the last interim transcript is the final
     /// one.
     pub(in crate::stt) answer: Duration,
-    /// The same if an answer is due and the vendor has sent nothing for the utterance. Afterwards
-    /// the vendor has failed.
+    /// The same if an answer is due and the vendor has sent nothing for the utterance, at least
+    /// `answer`. Afterwards the vendor has failed.
     pub(in crate::stt) silent_answer: Duration,
     /// Amount of audio, in bytes, that a working server answers. `None`: it may send nothing
     /// while the user speaks.
@@ -47,6 +45,8 @@ pub(in crate::stt) struct Counts {
     pub(in crate::stt) repeated: u32,
     /// Utterances without an answer to the end mark.
     pub(in crate::stt) unanswered: u32,
+    /// Empty final transcripts of utterances with interim transcripts.
+    pub(in crate::stt) emptied: u32,
 }
 
 /// An utterance without a final transcript.
@@ -59,11 +59,11 @@ pub(in crate::stt) struct Utterance {
     segments: String,
     /// Text after them that may change.
     interim: String,
-    /// The last interim transcript that was delivered.
+    /// The last interim transcript that was delivered, unless the vendor has retracted it.
     delivered: String,
     /// Whether the vendor has sent anything for it.
     pub(in crate::stt) is_answered: bool,
-    /// When an answer became due.
+    /// When an answer to the audio became due.
     answer_due_since: Option<Instant>,
     /// When the end mark was sent, and the position of the audio at that time.
     ended: Option<(Instant, usize)>,
@@ -84,8 +84,11 @@ impl Utterance {
         self.interim.clear();
     }
 
-    /// Replaces the text that may change.
+    /// Replaces the text that may change. An empty one retracts the previous one.
     pub(in crate::stt) fn set_interim(&mut self, text: &str) {
+        if self.is_open() && self.segments.is_empty() && text.trim().is_empty() {
+            self.delivered.clear();
+        }
         self.interim.clear();
         append(&mut self.interim, text);
     }
@@ -135,16 +138,20 @@ impl Utterance {
     }
 
     /// When it is over, and why.
-    fn deadline(&self, limits: &Limits) -> Option<(Instant, Expiry)> {
-        let answer = self.answer_due_since.filter(|_| !self.is_answered);
-        let answer = answer.map(|since| (since + ANSWER_TIMEOUT, Expiry::Stalled));
-        let Some((ended_at, end)) = self.ended else { return answer };
-        let (time, expiry) = match answer {
-            Some(_) => (limits.silent_answer, Expiry::Stalled),
-            None => (limits.answer, Expiry::Unanswered),
+    fn deadline(&self, limits: &Limits, first_timeout: Duration) -> Option<(Instant, Expiry)> {
+        let first = self.answer_due_since.filter(|_| !self.is_answered);
+        let first = first.map(|since| since + first_timeout);
+        let Some((ended_at, end)) = self.ended else {
+            return first.map(|first| (first, Expiry::Stalled));
+        };
+        let is_due = first.is_some() || (limits.answers_each_end && !self.is_answered);
+        let (time, expiry) = if is_due {
+            (limits.silent_answer, Expiry::Stalled)
+        } else {
+            (limits.answer, Expiry::Unanswered)
         };
         let finalized = ended_at + time + self.backlog_time(ended_at, end);
-        let last = answer.map_or(finalized, |(answer, _)| answer.min(finalized));
+        let last = first.map_or(finalized, |first| first.min(finalized));
         match self.settled_at {
             Some(settled_at) if settled_at < last => Some((settled_at, Expiry::Settled)),
             _ => Some((last, expiry)),
@@ -167,6 +174,8 @@ enum Expiry {
 #[derive(Debug)]
 pub(in crate::stt) struct Utterances {
     limits: Limits,
+    /// Time for anything after an answer to the audio has become due.
+    first_timeout: Duration,
     queue: VecDeque<Utterance>,
     /// Audio that was sent on this connection.
     sent_bytes: usize,
@@ -180,10 +189,20 @@ impl Utterances {
     pub(in crate::stt) fn new(limits: Limits) -> Self {
         Self {
             limits,
+            first_timeout: Timeouts::default().first,
             queue: VecDeque::new(),
             sent_bytes: 0,
             has_answered: false,
             counts: Counts::default(),
+        }
+    }
+
+    /// Replaces the vendor's times by those that are configured.
+    pub(in crate::stt) fn set_timeouts(&mut self, timeouts: &Timeouts) {
+        self.first_timeout = timeouts.first;
+        if let Some(time) = timeouts.final_transcript {
+            self.limits.answer = time;
+            self.limits.silent_answer = self.limits.silent_answer.max(time);
         }
     }
 
@@ -228,9 +247,6 @@ impl Utterances {
     pub(in crate::stt) fn end(&mut self, now: Instant) {
         if let Some(current) = self.queue.back_mut() {
             current.ended = Some((now, self.sent_bytes));
-            if self.limits.answers_each_end {
-                current.answer_due_since.get_or_insert(now);
-            }
         }
     }
 
@@ -264,14 +280,21 @@ impl Utterances {
         }
     }
 
-    /// The oldest utterance gets its final transcript.
+    /// The oldest utterance gets its final transcript. If the vendor's is empty although it has sent
+    /// words and has not retracted them, the last interim transcript is the final one: the user was
+    /// heard.
     pub(in crate::stt) fn finish(
         &mut self,
         now: Instant,
         outputs: &mut Vec<Output>,
     ) -> Option<Utterance> {
         let finished = self.queue.pop_front()?;
-        outputs.push(Output::Final(finished.text()));
+        let mut text = finished.text();
+        if text.is_empty() && !finished.delivered.is_empty() {
+            text.clone_from(&finished.delivered);
+            self.counts.emptied += 1;
+        }
+        outputs.push(Output::Final(text));
         // The vendor transcribes in order: the next utterance had no answer yet.
         if let Some(next) = self.queue.front_mut()
             && let Some(since) = &mut next.answer_due_since
@@ -283,7 +306,11 @@ impl Utterances {
 
     /// When [`Utterances::expire`] is due.
     pub(in crate::stt) fn deadline(&self) -> Option<Instant> {
-        self.queue.front()?.deadline(&self.limits).map(|(deadline, _)| deadline)
+        Some(self.front_deadline()?.0)
+    }
+
+    fn front_deadline(&self) -> Option<(Instant, Expiry)> {
+        self.queue.front()?.deadline(&self.limits, self.first_timeout)
     }
 
     /// Handles the deadlines that are over, until an utterance is given up, and returns it.
@@ -293,7 +320,7 @@ impl Utterances {
         outputs: &mut Vec<Output>,
     ) -> Option<Utterance> {
         loop {
-            let (deadline, expiry) = self.queue.front()?.deadline(&self.limits)?;
+            let (deadline, expiry) = self.front_deadline()?;
             if deadline > now {
                 return None;
             }

@@ -19,7 +19,7 @@ pub use settings::{
 use self::requests::Requests;
 use self::settings::{COMPATIBLE, GROQ, OPENAI, Vendor};
 use super::Stt;
-use super::streaming::{Endpoint, Fallback, HostedConfig, HostedOptions, hosted_stt};
+use super::streaming::{Endpoint, Fallback, HostedConfig, hosted_stt};
 use crate::Error;
 
 /// The STT of OpenAI, with connections through `client` and tasks on `runtime`. `fallback` serves
@@ -29,12 +29,11 @@ use crate::Error;
 /// [`crate::ErrorKind::Rejected`] if the address is not a URL.
 pub fn openai(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    transcriptions(&OPENAI, config, options, client, fallback, runtime)
+    transcriptions(&OPENAI, config, client, fallback, runtime)
 }
 
 /// The STT of Groq, see [`openai`].
@@ -43,12 +42,11 @@ pub fn openai(
 /// As [`openai`].
 pub fn groq(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    transcriptions(&GROQ, config, options, client, fallback, runtime)
+    transcriptions(&GROQ, config, client, fallback, runtime)
 }
 
 /// The STT of another server with the same interface, see [`openai`]. The address is required. A
@@ -58,30 +56,28 @@ pub fn groq(
 /// As [`openai`].
 pub fn openai_compatible(
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
-    transcriptions(&COMPATIBLE, config, options, client, fallback, runtime)
+    transcriptions(&COMPATIBLE, config, client, fallback, runtime)
 }
 
 fn transcriptions(
     vendor: &'static Vendor,
     config: &HostedConfig,
-    options: &HostedOptions,
     client: egress::Client,
-    fallback: impl Into<Fallback>,
+    fallback: Fallback,
     runtime: Runtime,
 ) -> Result<Arc<dyn Stt>, Error> {
     let [url, models_url] =
         [settings::PATH, "/models"].map(|path| settings::http_url(vendor, config, path));
     let authorization = config.key().map(|key| ("authorization", format!("Bearer {key}")));
     let endpoint = Endpoint::with_header(vendor.name, url?, authorization, config.key(), client);
-    let fields: Arc<[_]> = settings::fields(vendor, config, options).into();
+    let fields: Arc<[_]> = settings::fields(vendor, config).into();
     let models_url: Arc<str> = models_url?.as_str().into();
     let make = move || Requests::new(Arc::clone(&fields), Arc::clone(&models_url));
-    Ok(hosted_stt(endpoint, make, fallback.into(), runtime))
+    Ok(hosted_stt(endpoint, config.timeouts, make, fallback, runtime))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use crate::stt::streaming::{
     duration_of,
 };
 
-/// Time for the transcript of a short utterance, with all attempts. A fifth of the audio's duration
-/// is added.
+/// Default time for the transcript of a short utterance, with all attempts. A fifth of the audio's
+/// duration is added.
 const TRANSCRIPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of requests for an utterance.
 const MAX_ATTEMPTS: u32 = 3;
@@ -126,7 +126,8 @@ impl Requests {
     ) -> Result<Option<Transcription>, Failure> {
         let upload = Upload::new(&self.fields, audio);
         let start = Instant::now();
-        let deadline = start + TRANSCRIPT_TIMEOUT + duration_of(upload.audio_bytes) / 5;
+        let time = call.timeouts.final_transcript.unwrap_or(TRANSCRIPT_TIMEOUT);
+        let deadline = start + time + duration_of(upload.audio_bytes) / 5;
         let mut attempt_at = start;
         for attempt in 1.. {
             let (endpoint, upload) = (Arc::clone(&call.endpoint), upload.clone());

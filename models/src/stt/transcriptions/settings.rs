@@ -71,11 +71,7 @@ pub(super) fn http_url(vendor: &Vendor, config: &HostedConfig, path: &str) -> Re
 pub(super) type Field = (&'static str, String);
 
 /// The fields of each request.
-pub(super) fn fields(
-    vendor: &Vendor,
-    config: &HostedConfig,
-    options: &HostedOptions,
-) -> Vec<Field> {
+pub(super) fn fields(vendor: &Vendor, config: &HostedConfig) -> Vec<Field> {
     let model = config.model(vendor.default_model);
     let mut fields: Vec<Field> = Vec::new();
     if !model.is_empty() {
@@ -86,7 +82,7 @@ pub(super) fn fields(
     fields.push(("response_format", format.to_owned()));
     fields.extend(config.primary_language().map(|language| ("language", language)));
     let mut prompt = String::new();
-    for (name, value) in options.parameters() {
+    for (name, value) in config.options.parameters() {
         match name {
             "prompt" => prompt = value,
             name => fields.push((name, value)),
@@ -146,9 +142,9 @@ mod tests {
             fields.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
         };
         let keyterms = vec!["Visavis".to_owned(), "Ada".to_owned()];
-        let config = HostedConfig { keyterms, ..HostedConfig::default() };
+        let config = HostedConfig { keyterms, options, ..HostedConfig::default() };
         assert_eq!(
-            named(fields(&GROQ, &config, &options)),
+            named(fields(&GROQ, &config)),
             [
                 "model=whisper-large-v3-turbo",
                 "response_format=verbose_json",
@@ -157,9 +153,10 @@ mod tests {
                 "prompt=A bank. Visavis, Ada",
             ]
         );
-        let config = HostedConfig { language: "auto".into(), ..config };
+        let options = HostedOptions::default();
+        let config = HostedConfig { language: "auto".into(), options, ..config };
         assert_eq!(
-            named(fields(&OPENAI, &config, &HostedOptions::default())),
+            named(fields(&OPENAI, &config)),
             [
                 "model=gpt-transcribe",
                 "response_format=json",
@@ -168,9 +165,6 @@ mod tests {
             ]
         );
         let config = HostedConfig { language: "de-AT".into(), ..HostedConfig::default() };
-        assert_eq!(
-            named(fields(&COMPATIBLE, &config, &HostedOptions::default())),
-            ["response_format=json", "language=de"]
-        );
+        assert_eq!(named(fields(&COMPATIBLE, &config)), ["response_format=json", "language=de"]);
     }
 }

@@ -299,8 +299,8 @@ impl<C: Codec> Session<C> {
             };
             self.codec.speak(now, &text, starts, &mut self.messages);
             let characters = segment.text.sent().chars().count();
-            segment
-                .send(Event::Usage { characters: u32::try_from(characters).unwrap_or(u32::MAX) });
+            let characters = u32::try_from(characters).unwrap_or(u32::MAX);
+            segment.send(Event::Usage { provider: "", characters });
             let has_marks = self.has_marks;
             self.context
                 .get_or_insert_with(|| Context::new(now, segment.reply, has_marks))

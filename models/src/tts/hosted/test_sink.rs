@@ -59,8 +59,10 @@ impl Events {
                     let word = |w: crate::tts::Word| (w.text, w.begin.map_or(-1, ms), ms(w.end));
                     speech.words.extend(words.into_iter().map(word));
                 }
-                Event::Usage { characters } => speech.characters += characters,
-                Event::Provider(name) => panic!("no vendor names itself: {name}"),
+                Event::Usage { characters, .. } => speech.characters += characters,
+                Event::Provider(name) | Event::ServedBy(name) => {
+                    panic!("no vendor names itself: {name}")
+                }
                 Event::Warning(text) => panic!("no vendor warns: {text}"),
                 Event::Phones(phones) => panic!("no vendor sends phones: {phones:?}"),
                 Event::End => return speech,

@@ -199,7 +199,24 @@ async fn an_endless_stream_ends() {
         endless.failed,
         "Rejected OpenAI-compatible TTS sends more sound than the text can take"
     );
-    assert!(endless.samples.len() <= 16 * 48_000);
+    assert!(endless.samples.len() <= 9 * 24_000);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_before_the_first_sound_is_replaced_once() {
+    let broken = || {
+        let chunks = stream::iter([Err::<Bytes, _>(std::io::Error::other("cut"))]);
+        ([("content-type", "audio/pcm")], Body::from_stream(chunks)).into_response()
+    };
+    let sound = || streamed("audio/pcm", &[&[1, 0, 2, 0]]);
+    let (server, config) = serve(vec![broken(), sound()]).await;
+    let speech_after_one = speech(&config, "Hi.").await;
+    assert_eq!((speech_after_one.failed.as_str(), speech_after_one.samples), ("", vec![1, 2]));
+    assert_eq!(server.requests.lock().unwrap().len(), 2);
+    let (server, config) = serve(vec![broken(), broken(), sound()]).await;
+    let failed = speech(&config, "Hi.").await.failed;
+    assert!(failed.starts_with("Failed The connection to OpenAI-compatible TTS"), "{failed}");
+    assert_eq!(server.requests.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]

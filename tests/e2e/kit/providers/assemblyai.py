@@ -1,14 +1,13 @@
 """AssemblyAI's Universal-Streaming, version 3: `/v3/ws`."""
 
-import asyncio
 import json
 import time
 import uuid
 
 from aiohttp import web
 
-from .fake import Fake, FakeSocket
-from .transcription import SAMPLE_RATE, Recognition, Script, Utterance, seconds
+from .fake import FakeSocket
+from .transcription import FINAL_FAULTS, SAMPLE_RATE, Listener, SpeechToTextFake, word_times
 
 #: Duration of a binary message that the vendor accepts, in seconds.
 CHUNK_SECONDS = (0.05, 1.0)
@@ -32,41 +31,20 @@ def is_u3(model: str) -> bool:
     return model.startswith(("universal-3", "u3"))
 
 
-class AssemblyAiFake(Fake):
-    """`utterances`, `per_connection`: as of `DeepgramFake`."""
-
+class AssemblyAiFake(SpeechToTextFake):
     provider = "assemblyai"
     vendor = "AssemblyAI"
     key_header = ("authorization", "")
-    #: no_final, double_final, empty_final, late_final: as of `DeepgramFake`; refused_in_band: the
-    #: key is refused by a message and a close code, after the handshake; no_credit_in_band: so is
-    #: the account; busy_in_band: so is one session too many.
-    own_faults = frozenset(
-        {
-            "no_final",
-            "double_final",
-            "empty_final",
-            "late_final",
-            "refused_in_band",
-            "no_credit_in_band",
-            "busy_in_band",
-        }
-    )
+    #: refused_in_band: the key is refused by a message and a close code, after the handshake;
+    #: no_credit_in_band: so is the account; busy_in_band: so is one session too many.
+    own_faults = FINAL_FAULTS | {"refused_in_band", "no_credit_in_band", "busy_in_band"}
 
     def __init__(
-        self,
-        utterances=(),
-        *,
-        per_connection: bool = False,
-        final_delay: float = 0.2,
-        interim_seconds: float = 0.3,
-        **options,
+        self, *arguments, final_delay: float = 0.2, interim_seconds: float = 0.3, **options
     ):
-        self.utterances = [u if isinstance(u, Utterance) else Utterance(u) for u in utterances]
-        self.per_connection = per_connection
-        self.script = Script(self.utterances)
-        self.final_delay, self.interim_seconds = final_delay, interim_seconds
-        super().__init__(**options)
+        super().__init__(
+            *arguments, final_delay=final_delay, interim_seconds=interim_seconds, **options
+        )
 
     def add_routes(self, router):
         router.add_get("/v3/ws", self._listen)
@@ -80,28 +58,22 @@ class AssemblyAiFake(Fake):
             self.violate(f"not pcm_s16le: {dict(request.query)}")
         return await self.serve_socket(request, lambda socket: Session(self, socket, model))
 
-    def script_of_connection(self) -> Script:
-        return Script(self.utterances, repeats=True) if self.per_connection else self.script
-
     def refusal_body(self, status: int):
         words = {401: "Unauthorized", 402: "Insufficient funds", 429: "Too many requests"}
         return {"error": words.get(status, "Internal server error")}, {}
 
 
-class Session:
+class Session(Listener):
     """One connection."""
 
+    answers_silence = False
+
     def __init__(self, fake: AssemblyAiFake, socket: FakeSocket, model: str):
-        self.fake, self.socket, self.model = fake, socket, model
-        self.script = fake.script_of_connection()
-        self.recognition = Recognition(self.script)
+        super().__init__(fake, socket)
+        self.model = model
         self.started_at = time.monotonic()
         self.turn = 0
-        self.interim_at = 0
-        self.finals = 0
         self.interim: list[str] = []
-        self.queue: asyncio.Queue = asyncio.Queue()
-        self.sender: asyncio.Task | None = None
 
     async def start(self):
         fault = self.socket.record.fault
@@ -116,7 +88,7 @@ class Session:
             await self.socket.response.send_str(json.dumps(error))
             await self.socket.close(code, words)
             return
-        self.sender = asyncio.create_task(self._send_queued())
+        await super().start()
         begin = {
             "type": "Begin",
             "id": str(uuid.uuid4()),
@@ -143,11 +115,11 @@ class Session:
                 self.socket.record.said_goodbye = True
                 termination = {
                     "type": "Termination",
-                    "audio_duration_seconds": int(seconds(self.recognition.samples)),
+                    "audio_duration_seconds": int(self.recognition.seconds),
                     "session_duration_seconds": int(time.monotonic() - self.started_at),
                 }
-                self.queue.put_nowait((0.0, termination))
-                self.queue.put_nowait((0.0, None))
+                self.answer(termination)
+                self.close_later()
             case kind:
                 self.fake.violate(f"unknown message {kind!r}: {str(message)[:200]}")
                 await self._fail(3006, "Invalid Message Type")
@@ -158,53 +130,36 @@ class Session:
             self.fake.violate(f"a message of {1000 * duration:.0f} ms")
             await self._fail(3007, f"Input Duration Error: {1000 * duration:.0f} ms")
             return
-        self.recognition.push(audio)
-        ahead = seconds(self.recognition.samples) - (time.monotonic() - self.started_at)
+        is_due = self.push(audio)
+        ahead = self.recognition.seconds - (time.monotonic() - self.started_at)
         if ahead > MAX_AHEAD:
             self.fake.violate(f"audio is {ahead:.1f} s ahead of real time")
-        step = self.fake.interim_seconds
-        if seconds(self.recognition.samples - self.interim_at) >= step:
-            self.interim_at = self.recognition.samples
-            words = self.recognition.words()
-            if words != self.interim:
-                if not self.interim:
-                    at = int(1000 * seconds(self.recognition.start))
-                    self.queue.put_nowait((0.0, {"type": "SpeechStarted", "timestamp": at}))
-                self.queue.put_nowait((0.0, self._turn(words, ended=False)))
-                self.interim = words
+        words = self.recognition.words()
+        if is_due and words != self.interim:
+            start = self.recognition.start_seconds
+            if not self.interim:
+                self.answer({"type": "SpeechStarted", "timestamp": int(1000 * start)})
+            self.answer(self._turn(words, start, ended=False))
+            self.interim = words
 
     async def _fail(self, code: int, words: str):
         await self.socket.send({"type": "Error", "error_code": code, "error": words})
         await self.socket.close(code, words)
 
     def _end_turn(self):
-        start = self.recognition.start
-        words = self.recognition.finish()
+        final = self.finish()
         self.interim = []
-        fault = self.socket.record.fault
-        kind = fault.kind if fault else None
-        # Nothing said: no answer.
-        if not words or kind == "no_final":
+        if final is None:
             return
-        self.finals += 1
-        if kind == "empty_final" and self.finals <= fault.after:
-            words = []
-        delay = self.fake.final_delay + (fault.seconds if kind == "late_final" else 0)
+        start, words, delay = final
         formats = self.socket.record.query.get("format_turns") == "true" and not is_u3(self.model)
         if formats:
-            plain = self._turn(words, ended=True, start=start, formatted=False)
-            self.queue.put_nowait((delay, plain))
+            self.answer(self._turn(words, start, ended=True, formatted=False), delay=delay)
             delay = 0.05
-        final = self._turn(words, ended=True, start=start)
-        self.queue.put_nowait((delay, final, self.recognition.script.position))
-        if kind == "double_final":
-            self.queue.put_nowait((0.02, final))
+        self.answer_finally(self._turn(words, start, ended=True), delay)
         self.turn += 1
 
-    def _turn(self, words, ended: bool, start: int | None = None, formatted: bool = True) -> dict:
-        start = self.recognition.start if start is None else start
-        begin = 1000 * seconds(start)
-        step = (1000 * seconds(self.recognition.samples) - begin) / max(1, len(words))
+    def _turn(self, words, start: float, ended: bool, formatted: bool = True) -> dict:
         shown = words if formatted else [word.lower().strip(".,?!") for word in words]
         return {
             "type": "Turn",
@@ -217,26 +172,11 @@ class Session:
             "words": [
                 {
                     "text": word,
-                    "start": int(begin + number * step),
-                    "end": int(begin + (number + 1) * step),
+                    "start": int(1000 * begin),
+                    "end": int(1000 * end),
                     "confidence": 0.98,
                     "word_is_final": ended,
                 }
-                for number, word in enumerate(shown)
+                for word, begin, end in word_times(shown, start, self.recognition.seconds)
             ],
         }
-
-    async def _send_queued(self):
-        while True:
-            delay, message, *position = await self.queue.get()
-            if delay:
-                await asyncio.sleep(delay)
-            if message is None:
-                await self.socket.close()
-                return
-            if await self.socket.send(message) and position:
-                self.script.at, self.script.announced = position[0]
-
-    def end(self):
-        if self.sender:
-            self.sender.cancel()

@@ -8,8 +8,8 @@ import uuid
 
 from aiohttp import web
 
-from .fake import Fake, FakeSocket
-from .synthesis import VOICES
+from .fake import FakeSocket
+from .synthesis import TextToSpeechFake
 
 #: Seconds after its last sound after which a context takes no more text.
 CONTEXT_SECONDS = 1.0
@@ -21,9 +21,7 @@ VARIABLE = {"transcript", "continue", "flush", "max_buffer_delay_ms", "duration"
 VERSION = re.compile(r"20\d\d-\d\d-\d\d")
 
 
-class CartesiaFake(Fake):
-    """`pace`: how much faster than real time the sound is sent."""
-
+class CartesiaFake(TextToSpeechFake):
     provider = "cartesia"
     vendor = "Cartesia"
     key_header = ("x-api-key", "")
@@ -42,21 +40,8 @@ class CartesiaFake(Fake):
         }
     )
 
-    def __init__(
-        self,
-        *,
-        voice: str = "flite",
-        pace: float = 8.0,
-        first_sound: float = 0.09,
-        chunk_seconds: float = 0.2,
-        **options,
-    ):
-        self.voice, self.pace, self.first_sound = VOICES[voice], pace, first_sound
-        self.chunk_seconds = chunk_seconds
-        #: The texts that were spoken, and those whose speech was cancelled.
-        self.spoken: list[str] = []
-        self.cancelled: list[str] = []
-        super().__init__(**options)
+    def __init__(self, *, first_sound: float = 0.09, **options):
+        super().__init__(first_sound=first_sound, **options)
 
     def add_routes(self, router):
         router.add_get("/tts/websocket", self._speak)
@@ -216,10 +201,7 @@ class Speaking:
         """The speech of a text runs to its end although the context is cancelled."""
         fault = self.socket.record.fault.kind if self.socket.record.fault else None
         rate = context.parameters["output_format"]["sample_rate"]
-        # Synthesis takes longer than the other fakes may wait.
-        sound = await asyncio.to_thread(self.fake.voice, text, rate)
-        with self.fake.noting():
-            self.fake.spoken.append(text.strip())
+        sound = await self.fake.synthesize(text, rate)
         context.flushes += 1
         flush = context.flushes
         await asyncio.sleep(self.fake.first_sound)
@@ -244,8 +226,7 @@ class Speaking:
             context.seconds += len(samples) / rate
             await asyncio.sleep(len(samples) / rate / self.fake.pace)
         if context.cancelled:
-            with self.fake.noting():
-                self.fake.cancelled.append(text.strip())
+            self.fake.note_cancelled(text)
         if fault != "no_end":
             await self._send(name, {"type": "flush_done", "flush_done": True, "flush_id": flush})
 

@@ -1,12 +1,11 @@
-"""Deepgram's streaming speech-to-text: `/v1/listen` (Nova)."""
+"""Deepgram's streaming speech-to-text: `/v1/listen` (Nova) and `/v2/listen` (Flux)."""
 
-import asyncio
 import uuid
 
 from aiohttp import web
 
-from .fake import Fake, FakeSocket
-from .transcription import Recognition, Script, Utterance, seconds
+from .flux import FluxListening, flux_problems
+from .transcription import Listener, SpeechToTextFake, word_times
 
 #: Query parameters of the endpoint.
 PARAMETERS = set(
@@ -19,35 +18,31 @@ PARAMETERS = set(
 MAX_IDLE = 10.0
 
 
-class DeepgramFake(Fake):
-    """`utterances`: what is recognized, one text after each other (a text, or an `Utterance`).
-    `per_connection`: each connection begins with the first one, and after the last one again;
-    otherwise a connection continues where the last one ended."""
+def refusal_body(status: int):
+    """What the vendor says about a status, and further headers."""
+    codes = {401: "INVALID_AUTH", 402: "ASR_PAYMENT_REQUIRED", 429: "TOO_MANY_REQUESTS"}
+    words = {
+        401: "Invalid credentials.",
+        402: "Project does not have enough credits for an ASR request.",
+        429: "Too many requests. Please try again later.",
+    }
+    code, request_id = codes.get(status, "INTERNAL_SERVER_ERROR"), str(uuid.uuid4())
+    body = {
+        "err_code": code,
+        "err_msg": words.get(status, "Internal error."),
+        "request_id": request_id,
+    }
+    return body, {"dg-error": body["err_msg"], "dg-request-id": request_id}
 
+
+class DeepgramFake(SpeechToTextFake):
     provider = "deepgram"
     vendor = "Deepgram"
     key_header = ("authorization", "Token ")
-    #: no_final: an end mark is not answered; double_final: it is answered twice; empty_final: the
-    #: first `after` of them have an empty text; late_final: after `seconds`.
-    own_faults = frozenset({"no_final", "double_final", "empty_final", "late_final"})
-
-    def __init__(
-        self,
-        utterances=(),
-        *,
-        per_connection: bool = False,
-        final_delay: float = 0.15,
-        interim_seconds: float = 0.25,
-        **options,
-    ):
-        self.utterances = [u if isinstance(u, Utterance) else Utterance(u) for u in utterances]
-        self.per_connection = per_connection
-        self.script = Script(self.utterances)
-        self.final_delay, self.interim_seconds = final_delay, interim_seconds
-        super().__init__(**options)
 
     def add_routes(self, router):
         router.add_get("/v1/listen", self._listen)
+        router.add_get("/v2/listen", self._listen_to_turns)
 
     async def _listen(self, request: web.Request):
         if unknown := set(request.query) - PARAMETERS:
@@ -56,56 +51,32 @@ class DeepgramFake(Fake):
             self.violate(f"not linear16 with one channel: {dict(request.query)}")
         return await self.serve_socket(request, lambda socket: Listening(self, socket))
 
-    def script_of_connection(self) -> Script:
-        return Script(self.utterances, repeats=True) if self.per_connection else self.script
+    async def _listen_to_turns(self, request: web.Request):
+        for problem in flux_problems(request.query):
+            self.violate(problem)
+        return await self.serve_socket(request, lambda socket: FluxListening(self, socket))
 
     def refusal_body(self, status: int):
-        codes = {401: "INVALID_AUTH", 402: "ASR_PAYMENT_REQUIRED", 429: "TOO_MANY_REQUESTS"}
-        words = {
-            401: "Invalid credentials.",
-            402: "Project does not have enough credits for an ASR request.",
-            429: "Too many requests. Please try again later.",
-        }
-        code, request_id = codes.get(status, "INTERNAL_SERVER_ERROR"), str(uuid.uuid4())
-        body = {
-            "err_code": code,
-            "err_msg": words.get(status, "Internal error."),
-            "request_id": request_id,
-        }
-        return body, {"dg-error": body["err_msg"], "dg-request-id": request_id}
+        return refusal_body(status)
 
 
-class Listening:
-    """One connection."""
+class Listening(Listener):
+    """A connection of Nova."""
 
-    def __init__(self, fake: DeepgramFake, socket: FakeSocket):
-        self.fake, self.socket = fake, socket
-        self.script = fake.script_of_connection()
-        self.recognition = Recognition(self.script)
+    def __init__(self, fake, socket):
+        super().__init__(fake, socket)
         self.request_id = str(uuid.uuid4())
-        self.interim_at = 0
-        self.finals = 0
-        #: Answers in order, after their delay.
-        self.queue: asyncio.Queue = asyncio.Queue()
-        self.sender: asyncio.Task | None = None
-        self.idle: asyncio.TimerHandle | None = None
 
     async def start(self):
-        self.sender = asyncio.create_task(self._send_queued())
-        self._touch()
-
-    def _touch(self):
-        loop = asyncio.get_running_loop()
-        if self.idle:
-            self.idle.cancel()
-        self.idle = loop.call_later(MAX_IDLE, lambda: loop.create_task(self._close_idle()))
+        await super().start()
+        self.expire_after(MAX_IDLE, self._close_idle)
 
     async def _close_idle(self):
         self.fake.violate(f"neither audio nor KeepAlive for {MAX_IDLE} s")
         await self.socket.close(1011, "NET-0001: no audio was received")
 
     async def receive(self, message):
-        self._touch()
+        self.expire_after(MAX_IDLE, self._close_idle)
         if isinstance(message, bytes):
             await self._receive_audio(message)
             return
@@ -116,8 +87,8 @@ class Listening:
                 self._finalize()
             case "CloseStream":
                 self.socket.record.said_goodbye = True
-                self.queue.put_nowait((0.0, self._metadata()))
-                self.queue.put_nowait((0.0, None))
+                self.answer(self._metadata())
+                self.close_later()
             case kind:
                 self.fake.violate(f"unknown message {kind!r}: {str(message)[:200]}")
                 error = {
@@ -126,55 +97,25 @@ class Listening:
                     "description": "Could not deserialize",
                     "message": "unknown variant",
                 }
-                self.queue.put_nowait((0.0, error))
+                self.answer(error)
 
     async def _receive_audio(self, audio: bytes):
         if not audio:
             self.fake.violate("an empty binary message")
             await self.socket.close()
             return
-        if len(audio) % 2:
-            self.fake.violate(f"an odd number of bytes: {len(audio)}")
-        recognition = self.recognition
-        recognition.push(audio)
-        step = self.fake.interim_seconds
-        if seconds(recognition.samples - self.interim_at) >= step:
-            self.interim_at = recognition.samples
-            words = recognition.words()
+        if self.push(audio):
             # The vendor sends an interim transcript although nothing has changed.
-            self.queue.put_nowait((0.0, self._results(words, is_final=False)))
+            words, start = self.recognition.words(), self.recognition.start_seconds
+            self.answer(self._results(words, start, is_final=False))
 
     def _finalize(self):
-        start = self.recognition.start
-        words = self.recognition.finish()
-        fault = self.socket.record.fault
-        kind = fault.kind if fault else None
-        if kind == "no_final":
-            return
-        self.finals += 1
-        if kind == "empty_final" and self.finals <= fault.after:
-            words = []
-        answer = self._results(words, is_final=True, start=start)
-        delay = self.fake.final_delay + (fault.seconds if kind == "late_final" else 0)
-        self.queue.put_nowait((delay, answer, self.recognition.script.position))
-        if kind == "double_final":
-            self.queue.put_nowait((0.02, answer))
+        if final := self.finish():
+            start, words, delay = final
+            self.answer_finally(self._results(words, start, is_final=True), delay)
 
-    async def _send_queued(self):
-        while True:
-            delay, message, *position = await self.queue.get()
-            if delay:
-                await asyncio.sleep(delay)
-            if message is None:
-                await self.socket.close()
-                return
-            if await self.socket.send(message) and position:
-                self.script.at, self.script.announced = position[0]
-
-    def _results(self, words: list[str], is_final: bool, start: int | None = None) -> dict:
-        start = self.recognition.start if start is None else start
-        begin, end = seconds(start), seconds(self.recognition.samples)
-        step = (end - begin) / max(1, len(words))
+    def _results(self, words: list[str], begin: float, is_final: bool) -> dict:
+        end = self.recognition.seconds
         return {
             "type": "Results",
             "channel_index": [0, 1],
@@ -191,12 +132,12 @@ class Listening:
                         "words": [
                             {
                                 "word": word.lower().strip(".,?!"),
-                                "start": begin + number * step,
-                                "end": begin + (number + 1) * step,
+                                "start": start,
+                                "end": stop,
                                 "confidence": 0.99,
                                 "punctuated_word": word,
                             }
-                            for number, word in enumerate(words)
+                            for word, start, stop in word_times(words, begin, end)
                         ],
                     }
                 ]
@@ -215,12 +156,6 @@ class Listening:
             "request_id": self.request_id,
             "sha256": "0" * 64,
             "created": "2026-01-01T00:00:00.000Z",
-            "duration": seconds(self.recognition.samples),
+            "duration": self.recognition.seconds,
             "channels": 1,
         }
-
-    def end(self):
-        if self.idle:
-            self.idle.cancel()
-        if self.sender:
-            self.sender.cancel()

@@ -8,8 +8,8 @@ import json
 
 from aiohttp import web
 
-from .fake import Fake, FakeSocket
-from .synthesis import VOICES
+from .fake import FakeSocket
+from .synthesis import TextToSpeechFake
 
 #: Contexts of a connection that the vendor allows. A closed one counts until its final message.
 MAX_CONTEXTS = 5
@@ -24,9 +24,20 @@ PARAMETERS = set(
 FIRST_SCHEDULE = 120
 
 
-class ElevenLabsFake(Fake):
-    """`pace`: how much faster than real time the sound is sent. `relative`: the times of a message
-    count from its own sound, otherwise from the beginning of the context."""
+def refusal_body(status: int):
+    """What the vendor says about a status, and further headers."""
+    details = {
+        401: ("invalid_api_key", "Invalid API key"),
+        402: ("payment_required", "This request requires more credits."),
+        429: ("too_many_concurrent_requests", "Too many concurrent requests."),
+    }
+    name, words = details.get(status, ("internal_server_error", "Internal server error"))
+    return {"detail": {"status": name, "message": words}}, {}
+
+
+class ElevenLabsFake(TextToSpeechFake):
+    """`relative`: the times of a message count from its own sound, otherwise from the beginning of
+    the context."""
 
     provider = "elevenlabs"
     vendor = "ElevenLabs"
@@ -47,22 +58,9 @@ class ElevenLabsFake(Fake):
         }
     )
 
-    def __init__(
-        self,
-        *,
-        voice: str = "flite",
-        pace: float = 8.0,
-        first_sound: float = 0.1,
-        chunk_seconds: float = 0.5,
-        relative: bool = True,
-        **options,
-    ):
-        self.voice, self.pace, self.first_sound = VOICES[voice], pace, first_sound
-        self.chunk_seconds, self.relative = chunk_seconds, relative
-        #: The texts that were spoken, and those whose speech was cancelled.
-        self.spoken: list[str] = []
-        self.cancelled: list[str] = []
-        super().__init__(**options)
+    def __init__(self, *, chunk_seconds: float = 0.5, relative: bool = True, **options):
+        self.relative = relative
+        super().__init__(chunk_seconds=chunk_seconds, **options)
 
     def add_routes(self, router):
         path = "/v1/text-to-speech/{voice}"
@@ -91,13 +89,7 @@ class ElevenLabsFake(Fake):
         return web.json_response({"voices": [voice], "has_more": False, "total_count": 1})
 
     def refusal_body(self, status: int):
-        details = {
-            401: ("invalid_api_key", "Invalid API key"),
-            402: ("payment_required", "This request requires more credits."),
-            429: ("too_many_concurrent_requests", "Too many concurrent requests."),
-        }
-        name, words = details.get(status, ("internal_server_error", "Internal server error"))
-        return {"detail": {"status": name, "message": words}}, {}
+        return refusal_body(status)
 
 
 @dataclasses.dataclass
@@ -239,10 +231,7 @@ class Speaking:
 
     async def _speak(self, name: str, context: SpeechContext, text: str):
         fault = self.socket.record.fault.kind if self.socket.record.fault else None
-        # Synthesis takes longer than the other fakes may wait.
-        sound = await asyncio.to_thread(self.fake.voice, text, self.rate)
-        with self.fake.noting():
-            self.fake.spoken.append(text.strip())
+        sound = await self.fake.synthesize(text, self.rate)
         await asyncio.sleep(self.fake.first_sound)
         is_over = False
         start = context.seconds
@@ -251,8 +240,7 @@ class Speaking:
                 break
             is_over = context.closed
             if is_over:
-                with self.fake.noting():
-                    self.fake.cancelled.append(text.strip())
+                self.fake.note_cancelled(text)
             data = context.odd + samples.astype("<i2").tobytes()
             context.odd = b""
             if fault == "odd_bytes":

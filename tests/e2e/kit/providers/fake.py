@@ -115,6 +115,8 @@ class Fake:
     vendor = ""
     #: Name of the header with the key, in lower case, and what precedes the key.
     key_header: tuple[str, str] = ("authorization", "")
+    #: Status with which another key is refused.
+    wrong_key_status = 401
     #: Faults beside the common ones.
     own_faults: frozenset[str] = frozenset()
 
@@ -150,6 +152,11 @@ class Fake:
         site = web.TCPSite(self.runner, "127.0.0.1", 0, backlog=2048)
         await site.start()
         return f"http://127.0.0.1:{self.runner.addresses[0][1]}"
+
+    @property
+    def base_url(self) -> str:
+        """The address for an agent."""
+        return self.url
 
     def add_routes(self, router: web.UrlDispatcher):
         raise NotImplementedError
@@ -217,7 +224,7 @@ class Fake:
         fault = record.fault
         status = REFUSALS.get(fault.kind) if fault else None
         if status is None and self.needs_key and not self.accepts_key(record):
-            status = 401
+            status = self.wrong_key_status
         if status is None:
             return None
         headers = {}
@@ -339,11 +346,14 @@ class FakeSocket:
     def stalls(self) -> bool:
         return bool(self.record.fault) and self.record.fault.kind == "stall"
 
-    async def send(self, message: dict) -> bool:
+    async def send(self, message: dict | bytes) -> bool:
         """Sends an answer, or what the fault makes of it. Returns whether the client got it."""
         if self.stalls or self.response.closed:
             return False
-        text = json.dumps(message, separators=(",", ":"))
+        if isinstance(message, bytes):
+            content, write = message, self.response.send_bytes
+        else:
+            content, write = json.dumps(message, separators=(",", ":")), self.response.send_str
         match self.fault:
             case "cut":
                 self.abort()
@@ -352,20 +362,20 @@ class FakeSocket:
                 await self.close(INTERNAL_ERROR, "internal error")
                 return False
             case "malformed":
-                await self._write(self.response.send_str(text[: len(text) // 2]))
+                await self._write(write(content[: len(content) // 2]))
                 return False
-            case "binary":
-                await self._write(self.response.send_bytes(text.encode()))
+            case "binary" if isinstance(content, str):
+                await self._write(self.response.send_bytes(content.encode()))
                 return False
             case "slow" if self.record.sent == self.record.fault.after:
                 await asyncio.sleep(self.record.fault.seconds)
             case "endless":
                 for _ in range(MAX_ENDLESS_MESSAGES):
-                    if not await self._write(self.response.send_str(text)):
+                    if not await self._write(write(content)):
                         return False
                     await asyncio.sleep(0.01)
                 return False
-        return await self._write(self.response.send_str(text))
+        return await self._write(write(content))
 
     async def _write(self, sending) -> bool:
         self.record.sent += 1

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from aiohttp import web
 
 from .fake import MAX_ENDLESS_MESSAGES, Fake, Record
+from .http_stream import stream_parts
 
 
 class LanguageModelFake(Fake):
@@ -49,46 +50,18 @@ class LanguageModelFake(Fake):
         with self.noting():
             record.body = body
             self.check(record)
-        if body.get("stream") is not True:
+        if not self.wants_stream(record):
             self.violate("a request without stream")
-        if not body.get("model"):
+        if not self.has_model(record):
             refused, headers = self.refusal_body(400)
             return web.json_response(refused, status=400, headers=headers)
-        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
-        is_complete = False
-        try:
-            await response.prepare(request)
-            is_complete = await self._write(request, response, record, events(record, body))
-        except (asyncio.CancelledError, ConnectionError):
-            pass
-        finally:
-            with self.noting():
-                record.closed_at = self.now()
-                record.cancelled = not is_complete and record.fault is None
-        return response
+        return await stream_parts(self, request, record, "text/event-stream", events(record, body))
 
-    async def _write(self, request, response, record: Record, events) -> bool:
-        """Returns whether all of it was written."""
-        fault = record.fault
-        kind = fault.kind if fault else None
-        async for event in events:
-            if kind == "stall":
-                await asyncio.sleep(3600)
-            if record.sent >= (fault.after if fault else 0):
-                match kind:
-                    case "cut":
-                        request.transport.abort()
-                        return False
-                    case "close":
-                        return False
-                    case "malformed":
-                        event = event[: len(event) // 2] + "\n\n"
-                    case "binary":
-                        event = "\x00\x01\x02\x03\n\n"
-            await response.write(event.encode())
-            record.sent += 1
-        await response.write_eof()
-        return True
+    def wants_stream(self, record: Record) -> bool:
+        return record.body.get("stream") is True
+
+    def has_model(self, record: Record) -> bool:
+        return bool(record.body.get("model"))
 
     def check(self, record: Record):
         """Notes what the vendor would refuse in a request."""

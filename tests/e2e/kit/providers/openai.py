@@ -5,11 +5,13 @@ import uuid
 
 from aiohttp import web
 
-from .fake import Record
+from .fake import Fake, Record
 from .language_model import LanguageModelFake
 
 
-class OpenAiFake(LanguageModelFake):
+class OpenAiAccount(Fake):
+    """What the interfaces of the vendor have in common."""
+
     provider = "openai"
     vendor = "OpenAI"
     key_header = ("authorization", "Bearer ")
@@ -19,11 +21,7 @@ class OpenAiFake(LanguageModelFake):
         return f"{self.url}/v1"
 
     def add_routes(self, router):
-        router.add_post("/v1/chat/completions", self._completions)
         router.add_get("/v1/models", self._models)
-
-    async def _completions(self, request: web.Request):
-        return await self.stream(request, self._events)
 
     async def _models(self, request: web.Request):
         record = self.open_record(request)
@@ -33,18 +31,6 @@ class OpenAiFake(LanguageModelFake):
             record.closed_at = self.now()
         model = {"id": "gpt-4.1-mini", "object": "model", "created": 1, "owned_by": "openai"}
         return web.json_response({"object": "list", "data": [model]})
-
-    def messages(self) -> list[Record]:
-        """The requests for an answer."""
-        return [record for record in self.records if record.path == "/v1/chat/completions"]
-
-    def check(self, record: Record):
-        body = record.body
-        if not body.get("model"):
-            self.violate("model is missing")
-        messages = body.get("messages", [])
-        if not messages or messages[-1]["role"] not in ("user", "tool"):
-            self.violate(f"the last message is not the user's: {messages[-1:]}")
 
     def refusal_body(self, status: int):
         errors = {
@@ -58,6 +44,27 @@ class OpenAiFake(LanguageModelFake):
         )
         error = {"message": words, "type": kind, "param": None, "code": code}
         return {"error": error}, {"x-request-id": f"req_{uuid.uuid4().hex}"}
+
+
+class OpenAiFake(OpenAiAccount, LanguageModelFake):
+    def add_routes(self, router):
+        super().add_routes(router)
+        router.add_post("/v1/chat/completions", self._completions)
+
+    async def _completions(self, request: web.Request):
+        return await self.stream(request, self._events)
+
+    def messages(self) -> list[Record]:
+        """The requests for an answer."""
+        return [record for record in self.records if record.path == "/v1/chat/completions"]
+
+    def check(self, record: Record):
+        body = record.body
+        if not body.get("model"):
+            self.violate("model is missing")
+        messages = body.get("messages", [])
+        if not messages or messages[-1]["role"] not in ("user", "tool"):
+            self.violate(f"the last message is not the user's: {messages[-1:]}")
 
     async def _events(self, record: Record, body: dict):
         about = {

@@ -1,11 +1,13 @@
 """The sound of a text, and when each of its characters sounds."""
 
+import asyncio
 import dataclasses
 import functools
 
 import numpy as np
 
 from .. import speech
+from .fake import Fake
 
 #: Seconds of a character of the artificial voice.
 HUM_SECONDS = 0.06
@@ -88,3 +90,35 @@ def hum_voice(text: str, rate: int) -> Sound:
 
 
 VOICES = {"flite": flite_voice, "hum": hum_voice}
+
+
+class TextToSpeechFake(Fake):
+    """`pace`: how much faster than real time the sound is sent."""
+
+    def __init__(
+        self,
+        *,
+        voice: str = "flite",
+        pace: float = 8.0,
+        first_sound: float = 0.1,
+        chunk_seconds: float = 0.2,
+        **options,
+    ):
+        self.voice, self.pace, self.first_sound = VOICES[voice], pace, first_sound
+        self.chunk_seconds = chunk_seconds
+        #: The texts that were spoken, and those whose speech was cancelled.
+        self.spoken: list[str] = []
+        self.cancelled: list[str] = []
+        super().__init__(**options)
+
+    async def synthesize(self, text: str, rate: int) -> Sound:
+        """The sound of a text, which counts as spoken."""
+        # Synthesis takes longer than the other fakes may wait.
+        sound = await asyncio.to_thread(self.voice, text, rate)
+        with self.noting():
+            self.spoken.append(text.strip())
+        return sound
+
+    def note_cancelled(self, text: str):
+        with self.noting():
+            self.cancelled.append(text.strip())

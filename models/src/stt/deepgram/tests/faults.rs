@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::mpsc;
 
-use super::super::deepgram_with_options;
+use super::super::deepgram;
 use super::kit::{CHUNK_SAMPLES, start};
 use crate::breaker::{BreakerKey, Breakers};
 use crate::hosted::loopback::{Loopback, client, within};
+use crate::stt::streaming::Timeouts;
 use crate::stt::streaming::test_support::{Harness, KEY, Peer};
-use crate::stt::{Event, Fallback, HostedConfig, HostedOptions, Stt, SttStream};
+use crate::stt::{Event, Fallback, HostedConfig, Stt, SttStream};
 use crate::{Error, ErrorKind, Sink};
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +179,7 @@ async fn a_connection_that_has_worked_and_stalls_is_replaced_once() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
-    let mut call = Harness::open(deepgram_with_options, None).await;
+    let mut call = Harness::open(deepgram, Fallback::default(), Timeouts::default()).await;
     let mut peer = call.accept().await;
     call.speak(40);
     call.user().end_speech();
@@ -201,7 +202,7 @@ async fn without_a_fallback_the_failure_is_reported_and_the_stream_recovers() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
-    let mut call = Harness::open(deepgram_with_options, None).await;
+    let mut call = Harness::open(deepgram, Fallback::default(), Timeouts::default()).await;
     call.refuse("401 Unauthorized", "").await;
     let failed =
         format!("failed {:?} The API key for Deepgram is not valid", ErrorKind::InvalidKey);
@@ -214,7 +215,7 @@ async fn without_a_fallback_a_bad_key_is_reported_for_each_utterance() {
 
 #[tokio::test]
 async fn a_failure_before_the_start_of_the_call_is_told_when_it_has_started() {
-    let mut call = Harness::start_early(deepgram_with_options).await;
+    let mut call = Harness::start_early(deepgram).await;
     call.refuse("401 Unauthorized", "").await;
     call.speak(1);
     call.user().end_speech();
@@ -248,11 +249,10 @@ impl SttStream for SilentStream {
 async fn a_failure_before_the_start_of_the_call_takes_no_decoder_until_it_has_started() {
     let (server, has_started) = (Loopback::bind().await, Arc::<AtomicBool>::default());
     let breaker = Breakers::default().get(BreakerKey::new("stt", "deepgram", "", None));
-    let decoder = Arc::new(DecoderStt(Arc::clone(&has_started)));
-    let fallback = Fallback::new(Some(decoder), "the decoder".into(), Arc::clone(&breaker));
+    let decoder: Arc<dyn Stt> = Arc::new(DecoderStt(Arc::clone(&has_started)));
+    let fallback = Fallback::new(Some(("the decoder".into(), decoder)), Arc::clone(&breaker));
     let config = HostedConfig { url: server.url("ws"), ..HostedConfig::default() };
-    let (options, runtime) = (HostedOptions::default(), Runtime::current());
-    let stt = deepgram_with_options(&config, &options, client(), fallback, runtime).unwrap();
+    let stt = deepgram(&config, client(), fallback, Runtime::current()).unwrap();
     let (sender, mut events) = mpsc::unbounded_channel();
     let mut stream = stt.open(Sink::new(move |event| drop(sender.send(event)))).unwrap();
     server.refuse("401 Unauthorized", "").await;

@@ -9,7 +9,7 @@ pub(super) use crate::stt::streaming::test_support::CHUNK_SAMPLES;
 
 /// A call with a fallback.
 pub(super) async fn start() -> Harness {
-    Harness::start(deepgram_with_options).await
+    Harness::start(deepgram).await
 }
 
 impl Peer {

@@ -48,7 +48,10 @@ async fn a_vendor_that_stops_is_not_waited_for() {
     let mut silent = call.speak(1, "Hello.");
     first_text(&mut peer, "reply-1", "Hello.").await;
     call.advance(2_400).await;
-    assert!(matches!(silent.events.try_next(), Some(crate::tts::Event::Usage { characters: 6 })));
+    assert!(matches!(
+        silent.events.try_next(),
+        Some(crate::tts::Event::Usage { characters: 6, .. })
+    ));
     assert!(silent.events.try_next().is_none());
     call.advance(200).await;
     assert_eq!(silent.speech().await.failed, "Timeout ElevenLabs gave no sound in time");

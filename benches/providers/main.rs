@@ -1,0 +1,52 @@
+//! Measures the STT and TTS adapters of hosted providers alone: their CPU time, and the time that
+//! they add to each message.
+//!
+//! Two processes on two cores. The test `benches/tests/providers.rs` starts them.
+//!
+//! ```text
+//! hosted-calls vendor CPU [CERTIFICATE]   plays the vendors' servers, with TLS if a file for their
+//!                                         certificate is named. Prints its port. Prints its
+//!                                         latencies for each line `FROM TO` on standard input.
+//! hosted-calls calls CPU URL STT TTS [resampled]
+//!                                         plays the engine of 50 calls. Prints its figures.
+//! ```
+//!
+//! Every message contains the time at which it was written, on the monotonic clock, which both
+//! processes share ([`stamp`]). The receiver subtracts it from the time at which it has the
+//! message. The difference contains the adapter, the sockets of both processes and the kernel
+//! between them, and the fake server, so it is an upper bound of what the adapter adds.
+
+#![allow(clippy::expect_used, reason = "a failure ends the measurement")]
+#![allow(clippy::print_stdout, reason = "prints its results")]
+#![allow(clippy::print_stderr, reason = "prints unexpected events")]
+
+mod calls;
+mod stamp;
+mod vendor;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match *arguments {
+        ["vendor", cpu] => vendor::run(cpu_number(cpu), None),
+        ["vendor", cpu, certificate] => vendor::run(cpu_number(cpu), Some(certificate)),
+        ["calls", cpu, url, stt, tts] => calls::run(cpu_number(cpu), url, (stt, tts), false),
+        ["calls", cpu, url, stt, tts, "resampled"] => {
+            calls::run(cpu_number(cpu), url, (stt, tts), true);
+        }
+        _ => panic!("the arguments are described in benches/providers/main.rs"),
+    }
+}
+
+fn cpu_number(text: &str) -> usize {
+    text.parse().expect("the number of a CPU")
+}
+
+/// Pins this thread, and the threads that it starts from now on, to one CPU.
+fn pin_to(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).expect("this CPU is one of the process");
+}

@@ -1,0 +1,76 @@
+//! Times inside of messages, and the latencies that they show.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+
+/// Samples that contain a stamp: 64 bits.
+pub(crate) const STAMP_SAMPLES: usize = 4;
+/// The longest latency of a valid stamp, in ns.
+const MAX_LATENCY: u64 = 30_000_000_000;
+
+/// Nanoseconds of the monotonic clock, which is the same in all processes.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
+}
+
+/// Writes the time into the first samples.
+pub(crate) fn write(samples: &mut [i16]) {
+    let bytes = now().to_le_bytes();
+    let (pairs, _) = bytes.as_chunks::<2>();
+    samples.iter_mut().zip(pairs).for_each(|(sample, pair)| *sample = i16::from_le_bytes(*pair));
+}
+
+/// The time in the first samples; 0 if there are too few.
+pub(crate) fn read(samples: &[i16]) -> u64 {
+    let Some(samples) = samples.first_chunk::<STAMP_SAMPLES>() else { return 0 };
+    samples.iter().rev().fold(0, |stamp, sample| stamp << 16 | u64::from(*sample as u16))
+}
+
+/// Latencies with the times of their stamps, in ns.
+#[derive(Default)]
+pub(crate) struct Latencies(Mutex<Vec<(u64, u64)>>);
+
+impl Latencies {
+    /// A message with this stamp has arrived now.
+    pub(crate) fn record(&self, stamp: u64) {
+        self.add(stamp, now().wrapping_sub(stamp));
+    }
+
+    /// Adds a latency.
+    pub(crate) fn add(&self, stamp: u64, latency: u64) {
+        self.lock().push((stamp, latency));
+    }
+
+    /// Number and percentiles in ms of the messages with stamps in this range; `invalid` counts the
+    /// messages whose stamp cannot be one.
+    pub(crate) fn summary(&self, from: u64, to: u64) -> Value {
+        let all = self.lock();
+        let mut valid: Vec<u64> = all
+            .iter()
+            .filter(|(stamp, latency)| (from..to).contains(stamp) && *latency < MAX_LATENCY)
+            .map(|(_, latency)| *latency)
+            .collect();
+        valid.sort_unstable();
+        let invalid = all.iter().filter(|(_, latency)| *latency >= MAX_LATENCY).count();
+        // The smallest value that is not exceeded by this share.
+        let percentile = |share: f64| {
+            let rank = (share * valid.len() as f64).ceil() as usize;
+            valid.get(rank.saturating_sub(1)).map(|ns| (*ns as f64 / 1e3).round() / 1e3)
+        };
+        json!({
+            "n": valid.len(),
+            "p50": percentile(0.5),
+            "p95": percentile(0.95),
+            "p99": percentile(0.99),
+            "max": percentile(1.0),
+            "invalid": invalid,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
