@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 use recording::capture::ReadError;
-use recording::delivery::{self, Channels};
+use recording::{Channels, delivery};
 use rlimit::Resource;
 
 use crate::{CommandError, child_process};

@@ -12,7 +12,6 @@ use std::time::Duration;
 use self::video::{Video, VideoBlock};
 use self::writer::DeliveryWriter;
 use crate::capture::{CaptureReader, ReadError};
-pub use crate::mixer::Channels;
 use crate::mixer::Mixer;
 use crate::{Channels, Packet, SAMPLE_RATE, Track};
 

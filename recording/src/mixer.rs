@@ -14,16 +14,6 @@ const COMPLEXITY: i32 = 5;
 /// Maximum size of a packet in bytes (RFC 6716, 3.2.1, for two frames).
 const MAX_PACKET_BYTES: usize = 2_552;
 
-/// The channels of the delivered sound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Channels {
-    /// Both voices in one channel.
-    #[default]
-    Mixed,
-    /// The user left, the agent right.
-    Split,
-}
-
 /// The voices of a call.
 pub(crate) struct Mixer {
     agent: Timeline,

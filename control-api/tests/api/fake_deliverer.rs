@@ -7,7 +7,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use recording::delivery::{self, Channels};
+use recording::{Channels, delivery};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
