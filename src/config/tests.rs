@@ -190,6 +190,14 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| format!("{:?}", c.knowledge.embeddings_config().unwrap().token),
             "Some(\"true\")",
         ),
+        ("recording.min_free", "0", |c| c.recording.min_free.to_string(), "0"),
+        ("recording.link_seconds", "60", |c| c.recording.link_seconds.to_string(), "60"),
+        (
+            "storage.url",
+            "s3://bucket/folder",
+            |c| format!("{:?}", c.storage.config().url),
+            "Some(\"s3://bucket/folder\")",
+        ),
         ("limits.per_key", "1", |c| c.limits.per_key.to_string(), "1"),
         ("limits.offers", "2", |c| c.limits.offers.to_string(), "2"),
         ("limits.embeds", "3", |c| c.limits.embeds.to_string(), "3"),
@@ -274,6 +282,13 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "nowhere",
             "VISAVIS_SERVER_LISTEN: invalid socket address syntax",
         ),
+        (
+            "VISAVIS_RECORDING_LINK_SECONDS",
+            "0",
+            "VISAVIS_RECORDING_LINK_SECONDS: 0 is not a number of seconds \
+             between 1 and 604800",
+        ),
+        ("VISAVIS_STORAGE_URL", "s3:bucket", "VISAVIS_STORAGE_URL: \"s3:bucket\" names no bucket"),
         ("VISAVIS_MEDIA_PUBLIC_IP", "1.2.3", "VISAVIS_MEDIA_PUBLIC_IP: invalid IP address syntax"),
         (
             "VISAVIS_SERVER_PUBLIC_URL",

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::harness::{
     CALL_STARTED_AT, Reply, TempFolder, TestServer, WebhookReceiver, agent_body, wait_for,
 };
+use crate::servers::start_two_servers_with;
 
 /// 20 ms of silence, as Opus (CELT, 48 kHz, mono).
 const SILENCE: &[u8] = &[0xf8, 0xff, 0xfe];
@@ -494,4 +495,42 @@ async fn a_server_says_whether_it_can_record() {
     );
     let refused = agent_body(json!({"callback_events": ["recording_started"]}));
     assert_eq!(server.post("/v1/ext/agent", refused).await.status, 400);
+}
+
+#[tokio::test]
+async fn the_copy_in_a_shared_storage_is_deleted_although_its_server_is_dead() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let shared = folders[0].0.join("shared");
+    let storage = format!("file://{}", shared.display());
+    let Some(servers) = start_two_servers_with(&folders, |config| {
+        config.storage.url = Some(storage.clone());
+    })
+    .await
+    else {
+        return;
+    };
+    let [one, other] = servers;
+    let id = recorded_call(&one, &folders[0], json!({})).await;
+    let record = wait_until_ready(&other, &id).await;
+    let (reply, _) = follow(&other, "GET", record["recording_url"].as_str().unwrap(), None).await;
+    assert_eq!(reply.status, 200, "the other server reads the same folder");
+    one.kill().await;
+    let object = shared.join(format!("recordings/{id}.webm"));
+    assert!(object.exists());
+    let expired = "UPDATE server SET lease_until = 0 WHERE id = \
+        (SELECT server FROM recording LIMIT 1)";
+    folders[0].execute_sql(expired.into()).await;
+    assert_eq!(other.delete(&format!("/v1/ext/conversation/{id}/recording")).await.status, 204);
+    wait_for("the object to be removed", async || (!object.exists()).then_some(())).await;
+    // Its own files are removed when it is back.
+    assert_eq!(metric(&other, "visavis_recordings{state=\"deleting\"}").await, 1);
+    let url = folders[0].database_url().await;
+    let one = TestServer::start_with(&folders[0].0, |config| {
+        config.database_url = url;
+        config.storage.url = Some(storage);
+    })
+    .await;
+    wait_for_metric(&other, "visavis_recordings{state=\"deleted\"}", 1).await;
+    one.stop().await;
+    other.stop().await;
 }

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use control_api::Config;
 use conversation::event::Event;
 use engine_api::CommandError;
 use serde_json::{Value, json};
@@ -19,13 +20,25 @@ const LEASE: Duration = Duration::from_secs(60);
 /// Two servers with the same keys on the database of the first one's folder; `None` if the tests
 /// run on SQLite.
 pub(crate) async fn start_two_servers(folders: &[TempFolder; 2]) -> Option<[TestServer; 2]> {
+    start_two_servers_with(folders, |_| {}).await
+}
+
+/// The same, with configurations changed by `change`.
+pub(crate) async fn start_two_servers_with(
+    folders: &[TempFolder; 2],
+    change: impl Fn(&mut Config),
+) -> Option<[TestServer; 2]> {
     let Some(url) = folders[0].database_url().await else {
         // Written past the capture of the test harness, which hides the output of a test that
         // passes.
         std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
         return None;
     };
-    let one = TestServer::start_with(&folders[0].0, |config| config.timeouts.lease = LEASE).await;
+    let one = TestServer::start_with(&folders[0].0, |config| {
+        config.timeouts.lease = LEASE;
+        change(config);
+    })
+    .await;
     let data = folders[1].0.join("data");
     std::fs::create_dir_all(&data).unwrap();
     for file in ["secrets.key", "tokens.key"] {
@@ -34,6 +47,7 @@ pub(crate) async fn start_two_servers(folders: &[TempFolder; 2]) -> Option<[Test
     let other = TestServer::start_with(&folders[1].0, |config| {
         config.database_url = Some(url);
         config.timeouts.lease = LEASE;
+        change(config);
     })
     .await;
     Some([one, other])

@@ -231,3 +231,29 @@ impl Drop for CallRecording {
         drop(self.recorder.sender.send(last));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::{self, RecorderConfig};
+
+    #[test]
+    fn the_first_packets_are_reported_once() {
+        let folder =
+            std::env::temp_dir().join(format!("visavis-first-packets-{}", std::process::id()));
+        let on_complete = Arc::new(|_| {});
+        let config = RecorderConfig { folder: folder.clone(), min_free: 0, on_complete };
+        let recorder = recorder::start(config).unwrap();
+        let mut recording = CallRecording::new(recorder, ConversationId(1), None);
+        let mut reported = Vec::new();
+        for n in 1..5 {
+            if n >= 2 {
+                recording.push_agent(BATCH * n, &[0xf8, 0xff, 0xfe]);
+            }
+            reported.push(recording.poll(BATCH * n));
+        }
+        assert_eq!(reported, [Ok(false), Ok(true), Ok(false), Ok(false)]);
+        drop(recording);
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
