@@ -1,11 +1,11 @@
 // A player of a recording with its own controls, so that they work alike for video and for audio,
-// and the keys are known. The caller's track lies below the picture, and the position slider over
-// the track.
+// and the keys are known. Below the picture are the track of the timeline, with the position slider
+// over it, and the marks of the timeline.
 //
 // Keys while the player has the focus: space and K play and pause, the left and right arrows seek
 // by 5 s, J and L by 10 s.
 
-import { button, formatDuration, h } from "./dom.js";
+import { button, formatDuration, h, icon } from "./dom.js";
 
 const ARROW_SECONDS = 5;
 const LETTER_SECONDS = 10;
@@ -27,13 +27,14 @@ export class MediaPlayer {
   /**
    * @param {{
    *   track: HTMLElement,
+   *   marks: HTMLElement,
    *   duration: number,
    *   onPosition: (seconds: number, playing: boolean) => void,
    *   onError: () => void,
    * }} options `duration`: in seconds, until the file's own is known. `onError`: the source cannot
    * be loaded.
    */
-  constructor({ track, duration, onPosition, onError }) {
+  constructor({ track, marks, duration, onPosition, onError }) {
     this.#fallbackDuration = duration;
     this.#onPosition = onPosition;
     this.media = h("video", {
@@ -58,18 +59,30 @@ export class MediaPlayer {
       },
     });
     this.#playButton = button("Play", { class: "primary small", onclick: () => this.toggle() });
-    this.#muteButton = button("Mute", {
-      class: "small",
-      "aria-pressed": "false",
-      onclick: () => {
-        this.media.muted = !this.media.muted;
+    this.#muteButton = button(
+      "",
+      {
+        class: "plain",
+        "aria-label": "Mute",
+        title: "Mute",
+        "aria-pressed": "false",
+        onclick: () => {
+          this.media.muted = !this.media.muted;
+        },
       },
-    });
-    this.#fullscreenButton = button("Full screen", {
-      class: "small",
-      hidden: !this.media.requestFullscreen,
-      onclick: () => this.media.requestFullscreen().catch(() => {}),
-    });
+      "sound",
+    );
+    this.#fullscreenButton = button(
+      "",
+      {
+        class: "plain",
+        "aria-label": "Full screen",
+        title: "Full screen",
+        hidden: !this.media.requestFullscreen,
+        onclick: () => this.media.requestFullscreen().catch(() => {}),
+      },
+      "fullscreen",
+    );
     this.#speed = h(
       "select",
       {
@@ -98,6 +111,7 @@ export class MediaPlayer {
       { class: "player", role: "group", "aria-label": "Player" },
       this.media,
       h("div", { class: "position" }, track, this.#slider),
+      marks,
       h(
         "div",
         { class: "player-controls" },
@@ -175,7 +189,9 @@ export class MediaPlayer {
   }
 
   #showVolume() {
-    this.#muteButton.setAttribute("aria-pressed", String(this.media.muted));
+    const { muted } = this.media;
+    this.#muteButton.setAttribute("aria-pressed", String(muted));
+    this.#muteButton.firstElementChild.replaceWith(icon(muted ? "muted" : "sound"));
   }
 
   #label(control, text) {

@@ -105,6 +105,10 @@ export class RecordingTimeline {
         return h("li", {}, mark.button);
       }),
     );
+    const cuts = this.#marks.filter(({ interrupted }) => interrupted !== null);
+    this.track.append(
+      ...cuts.map(({ interrupted }) => place(h("span", { class: "cut-mark" }), interrupted)),
+    );
     this.show(0);
   }
 
@@ -141,7 +145,8 @@ export class RecordingTimeline {
   }
 }
 
-function place(node, from, to) {
+/** Positions an element from one time to another, in seconds. */
+function place(node, from, to = from) {
   node.style.setProperty("--from", String(from));
   node.style.setProperty("--to", String(to));
   return node;

@@ -57,6 +57,7 @@ export class RecordingPanel {
     requestAnimationFrame(() => this.#follower.start());
     this.#player = new MediaPlayer({
       track: this.#timeline.track,
+      marks: this.#timeline.node,
       duration: lengthOf(record, messages),
       onPosition: (seconds, playing) => {
         this.#timeline.show(seconds);
@@ -68,7 +69,6 @@ export class RecordingPanel {
       this.#isSecondLink = false;
       this.#say("");
     });
-    this.#player.node.append(this.#timeline.node);
 
     this.#retryButton.addEventListener("click", () =>
       runBusy(this.#retryButton, async () => {
@@ -90,16 +90,20 @@ export class RecordingPanel {
       },
       "bin",
     );
-    this.side = h(
-      "section",
-      { class: "recording", "aria-label": "Recording" },
-      this.#message,
-      this.#retryButton,
-      this.#player.node,
-      h("div", { class: "actions" }, this.#downloadLink, this.#deleteButton),
-    );
     /** The whole panel: the player, and the transcript beside it. */
-    this.node = h("div", { class: "recorded" }, this.side, this.pane);
+    this.node = h(
+      "div",
+      { class: "recorded" },
+      h(
+        "section",
+        { class: "recording", "aria-label": "Recording" },
+        this.#message,
+        this.#retryButton,
+        this.#player.node,
+        h("div", { class: "actions" }, this.#downloadLink, this.#deleteButton),
+      ),
+      this.pane,
+    );
     signal.addEventListener("abort", () => {
       this.#polling.abort();
       this.#player.unload();

@@ -84,6 +84,7 @@ export class TranscriptFollower {
     // The end of a selection is no click.
     if (!unit || !getSelection().isCollapsed) return;
     this.#moveTabStop(unit.node);
+    unit.node.focus({ preventScroll: true });
     this.#seek(unit.start);
   }
 
