@@ -15,6 +15,8 @@ export class MediaPlayer {
   /** Whether the browser could read the current source. */
   isLoaded = false;
   #resume = null;
+  /** The last position of a readable file. An error of the browser may reset its own. */
+  #position = 0;
   #fallbackDuration;
   #onPosition;
   #playButton;
@@ -134,8 +136,7 @@ export class MediaPlayer {
 
   /** Loads a file. Position, and whether it plays, are as with the previous one. */
   load(url) {
-    const { currentTime, paused } = this.media;
-    this.#resume ??= { seconds: currentTime, playing: !paused };
+    this.#resume ??= { seconds: this.#position, playing: !this.media.paused };
     this.isLoaded = false;
     this.media.src = url;
   }
@@ -205,6 +206,7 @@ export class MediaPlayer {
   }
 
   #update(seconds = this.media.currentTime) {
+    if (this.isLoaded && this.media.readyState) this.#position = seconds;
     const text = `${formatDuration(Math.floor(seconds))} / ${formatDuration(this.duration)}`;
     if (this.#time.textContent !== text) this.#time.textContent = text;
     this.node.style.setProperty("--now", String(seconds));

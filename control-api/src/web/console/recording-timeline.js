@@ -47,8 +47,6 @@ export function turnMark(turn, index) {
 
 export class RecordingTimeline {
   #marks = [];
-  #text;
-  #list;
   #pointed = null;
   #shown = null;
   #seek;
@@ -75,16 +73,17 @@ export class RecordingTimeline {
       lane("agent", ["assistant"]),
       h("span", { class: "playhead" }),
     );
-    this.#list = h("ol", { class: "marks", "aria-label": "Turns" });
-    this.#text = h("p", { class: "hint mark-text" });
-    this.node = h("div", { class: "turn-marks", hidden: true }, this.#list, this.#text);
+    /** The marks, to be as wide as the lanes. */
+    this.marks = h("ol", { class: "marks", "aria-label": "Turns", hidden: true });
+    /** Describes the turn that the user points at, otherwise the one at the player's position. */
+    this.text = h("p", { class: "hint mark-text", hidden: true });
   }
 
   /** @param {any[]} turns the response of `GET …/turns` */
   setTurns(turns) {
     this.#marks = turns.map(turnMark).filter(Boolean);
-    this.node.hidden = !this.#marks.length;
-    this.#list.replaceChildren(
+    this.marks.hidden = this.text.hidden = !this.#marks.length;
+    this.marks.replaceChildren(
       ...this.#marks.map((mark, i) => {
         mark.button = place(
           h("button", {
@@ -120,7 +119,7 @@ export class RecordingTimeline {
       current?.button.classList.add("current");
       this.#shown = current;
       this.#describe();
-    } else if (!this.#text.textContent) this.#describe();
+    } else if (!this.text.textContent) this.#describe();
   }
 
   #point(mark) {
@@ -130,7 +129,7 @@ export class RecordingTimeline {
 
   #describe() {
     const mark = this.#pointed ?? this.#shown;
-    this.#text.textContent =
+    this.text.textContent =
       mark?.text ?? "Each mark is a turn, as long as the caller waited for the answer.";
   }
 

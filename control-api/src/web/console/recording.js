@@ -57,7 +57,7 @@ export class RecordingPanel {
     requestAnimationFrame(() => this.#follower.start());
     this.#player = new MediaPlayer({
       track: this.#timeline.track,
-      marks: this.#timeline.node,
+      marks: this.#timeline.marks,
       duration: lengthOf(record, messages),
       onPosition: (seconds, playing) => {
         this.#timeline.show(seconds);
@@ -70,6 +70,7 @@ export class RecordingPanel {
       this.#say("");
     });
 
+    this.#player.node.append(this.#timeline.text);
     this.#retryButton.addEventListener("click", () =>
       runBusy(this.#retryButton, async () => {
         this.#isSecondLink = true;
