@@ -105,7 +105,7 @@ def test_the_player_obeys_keys_while_it_has_the_focus(recorded):
     page.keyboard.press("Enter")
     assert page.evaluate(POSITION) == pytest.approx(5.3, abs=0.001)
     # The turns.
-    marks = page.locator(".marks button")
+    marks = page.locator(".marks button:visible")
     texts = [marks.nth(i).get_attribute("aria-label") for i in range(marks.count())]
     stages = "(endpointing 300 ms, LLM 120 ms, TTS 80 ms, playout 20 ms)"
     cut = "interrupted at 0:05, silent after 180 ms"

@@ -131,6 +131,8 @@ def _turn(number: int, speech_end: float, first_sample: float, **more) -> dict:
 TURNS = [
     _turn(0, 3.7, 4.3, barge_in=0.18, timeline={"interrupted": 5.3}),
     _turn(1, 6.7, 7.8),
+    # After the end of the file.
+    _turn(2, 14.0, 15.0),
 ]
 
 

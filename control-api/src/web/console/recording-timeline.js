@@ -47,6 +47,7 @@ export function turnMark(turn, index) {
 
 export class RecordingTimeline {
   #marks = [];
+  #duration = Number.POSITIVE_INFINITY;
   #pointed = null;
   #shown = null;
   #seek;
@@ -108,7 +109,14 @@ export class RecordingTimeline {
     this.track.append(
       ...cuts.map(({ interrupted }) => place(h("span", { class: "cut-mark" }), interrupted)),
     );
+    this.setDuration(this.#duration);
     this.show(0);
+  }
+
+  /** Hides the turns after the end of the file, whose recording may have ended before the call. */
+  setDuration(seconds) {
+    this.#duration = seconds;
+    for (const { button, from } of this.#marks) button.parentElement.hidden = from > seconds;
   }
 
   /** Describes the turn at a time in seconds: the last one that had begun. */
@@ -137,7 +145,8 @@ export class RecordingTimeline {
     const next = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: -1 }[event.key];
     if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    const mark = event.key === "End" ? this.#marks.at(-1) : this.#marks[next];
+    const visible = this.#marks.filter(({ from }) => from <= this.#duration);
+    const mark = event.key === "End" ? visible.at(-1) : visible[next];
     if (!mark) return;
     for (const { button } of this.#marks) button.tabIndex = button === mark.button ? 0 : -1;
     mark.button.focus();

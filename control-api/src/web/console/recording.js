@@ -67,6 +67,7 @@ export class RecordingPanel {
     });
     this.#player.media.addEventListener("loadedmetadata", () => {
       this.#isSecondLink = false;
+      this.#timeline.setDuration(this.#player.duration);
       this.#say("");
     });
 
