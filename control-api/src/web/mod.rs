@@ -121,9 +121,10 @@ pub(crate) fn is_csp_source(origin: &str) -> bool {
 
 /// A page with images from `images`, which `ancestors` may frame (empty: any page).
 fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
+    // Recordings may be in object storage, at an address that only their links know.
     let mut policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; \
-         media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'",
+         media-src 'self' blob: https:; connect-src 'self'; base-uri 'none'; form-action 'none'",
     );
     if !ancestors.is_empty() {
         policy.push_str("; frame-ancestors ");

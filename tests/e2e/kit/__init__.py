@@ -10,6 +10,7 @@ Clients:
 
 - call: a call in Chromium, on an instrumented page
 - console: the console in Chromium, with checks of names, contrast and layout
+- recorded_conversation: a recorded conversation for the console, with its file
 - webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
 - typed_call: a whole call of that caller with typed words, from the join to the record
 - provider_call: a call with the fakes of hosted providers

@@ -5,6 +5,7 @@ import { callControls } from "./control.js";
 import { END_REASONS, parseUsage, statusPill } from "./conversations.js";
 import { deliveryList } from "./deliveries.js";
 import { button, formatDuration, h, link, timeElement } from "./dom.js";
+import { RecordingPanel } from "./recording.js";
 import { linesFromRecord, Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
 import { turnTable } from "./turns.js";
@@ -156,10 +157,20 @@ export async function conversationPage({ id, query, signal, navigate }) {
     {
       id: "transcript",
       name: "Transcript",
-      show: () => [
-        ...recordingPlayer(record),
-        h("section", { class: "card", "aria-label": "What was said" }, emptyNote, view.node),
-      ],
+      show: () => {
+        if (record.status === "ENDED" && record.is_recorded)
+          recordingPanel ??= new RecordingPanel({
+            path,
+            record,
+            lines: follower.events.length ? follower.transcript.lines : lines,
+            view,
+            signal,
+          });
+        return (
+          recordingPanel?.node ??
+          h("section", { class: "card", "aria-label": "What was said" }, emptyNote, view.node)
+        );
+      },
     },
     {
       id: "turns",
@@ -182,6 +193,8 @@ export async function conversationPage({ id, query, signal, navigate }) {
     },
     { id: "about", name: "Details", show: () => detailsPanel(record) },
   ];
+  /** @type {RecordingPanel | null} */
+  let recordingPanel = null;
   let currentTab = query.get("tab") ?? "transcript";
   const tabStrip = tabs(tabDefinitions, currentTab, (opened) => {
     currentTab = opened;
@@ -223,19 +236,6 @@ function asyncPanel(signal, load) {
     },
   );
   return panel;
-}
-
-/** The audio player of a recorded call. */
-function recordingPlayer(record) {
-  if (!record.is_recorded || !record.recording_url) return [];
-  return [
-    h(
-      "figure",
-      { class: "recording" },
-      h("figcaption", {}, "Recording"),
-      h("audio", { controls: true, preload: "metadata", src: record.recording_url }),
-    ),
-  ];
 }
 
 function eventList(follower, signal) {

@@ -62,7 +62,7 @@ export class TranscriptView {
       item.dataset.open = String(line.open);
       item.classList.toggle("bad", Boolean(line.bad));
       item.replaceChildren(
-        h("span", { class: "timestamp" }, formatDuration(line.at)),
+        this.#timestamp(line),
         h(
           "div",
           { class: "message-body" },
@@ -73,6 +73,36 @@ export class TranscriptView {
     }
     this.#changedLines.clear();
     if (atBottom) page.scrollTop = page.scrollHeight;
+  }
+
+  /** The start of a line; a button if the recording can be played from there. */
+  #timestamp(line) {
+    if (!line.units) return h("span", { class: "timestamp" }, formatDuration(line.at));
+    const time = formatDuration(line.start);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "timestamp",
+        "aria-label": `Play from ${time}`,
+        data: { seconds: line.start },
+      },
+      time,
+    );
+  }
+
+  /** The spoken text. Each unit with a time of its own becomes an element, which the unit keeps. */
+  #spoken(line) {
+    if (!line.units) return h("span", { class: "spoken" }, line.spoken);
+    return h(
+      "span",
+      { class: "spoken" },
+      line.units.map((unit) => {
+        unit.node = h("span", { class: "unit" }, unit.text);
+        return [unit.before, unit.node];
+      }),
+      line.after,
+    );
   }
 
   #content(line) {
@@ -89,7 +119,7 @@ export class TranscriptView {
     return h(
       "p",
       {},
-      line.spoken && h("span", { class: "spoken" }, line.spoken),
+      line.spoken && this.#spoken(line),
       line.partial && [" ", h("span", { class: "partial" }, line.partial)],
       line.ahead && [" ", h("span", { class: "ahead" }, line.ahead)],
       line.cut && [" ", h("s", { class: "cut" }, line.cut)],

@@ -21,7 +21,8 @@ const STAGES = [
 ];
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-const formatSeconds = (seconds) =>
+/** Formats the length of a stage: `640 ms` or `12.3 s`; `–` if it is unknown. */
+export const formatSeconds = (seconds) =>
   isNumber(seconds)
     ? seconds >= 10
       ? `${seconds.toFixed(1)} s`
