@@ -77,12 +77,14 @@ const NONDETERMINISTIC_CALLS: &[&str] = &[
 const NONDETERMINISM_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
     ("tests/e2e/kit/mcp_server.py", "Event().wait(", "a tool that never answers"),
-    ("tests/e2e/kit/providers/assemblyai.py", "asyncio.sleep(", "the pace of a vendor"),
+    ("tests/e2e/kit/providers/aura.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/cartesia.py", "asyncio.sleep(", "the pace of a vendor"),
-    ("tests/e2e/kit/providers/deepgram.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/elevenlabs.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/fake.py", "asyncio.sleep(", "the pace of a vendor"),
+    ("tests/e2e/kit/providers/http_stream.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/language_model.py", "asyncio.sleep(", "the pace of a vendor"),
+    ("tests/e2e/kit/providers/openai_audio.py", "asyncio.sleep(", "the pace of a vendor"),
+    ("tests/e2e/kit/providers/transcription.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/polling.py", "Event().wait(", "the interval at which a state is asked for"),
     (
         "tests/e2e/page/instrument.js",

@@ -36,8 +36,8 @@ def flux_problems(query) -> list[str]:
         problems.append(f"not linear16 at 16 kHz: {dict(query)}")
     if "language_hint" in query and "multi" not in model:
         problems.append(f"{model} takes no language_hint")
-    for name, (least, most) in RANGES.items():
-        if name in query and not least <= float(query[name]) <= most:
+    for name, (minimum, maximum) in RANGES.items():
+        if name in query and not minimum <= float(query[name]) <= maximum:
             problems.append(f"{name}={query[name]}")
     return problems
 
@@ -55,8 +55,8 @@ class FluxListening(Listener):
         self.is_eager = "eager_eot_threshold" in query
         self.sequence = 0
         self.turn = 0
-        #: Words of the open turn that were told, and whether its end is expected.
-        self.told: list[str] = []
+        #: Words of the open turn that were reported, and whether its end is expected.
+        self.reported: list[str] = []
         self.expects_end = False
         #: Seconds of speech, and the time at which they last changed.
         self.loud, self.loud_at = 0.0, 0.0
@@ -99,29 +99,29 @@ class FluxListening(Listener):
         if recognition.loud != self.loud:
             self.loud, self.loud_at = recognition.loud, recognition.seconds
         silence = recognition.seconds - self.loud_at
-        if self.told and not self.is_manual and silence >= END_SECONDS:
+        if self.reported and not self.is_manual and silence >= END_SECONDS:
             self._end_turn("model")
-        elif self.told and self.is_eager and silence >= EAGER_SECONDS and not self.expects_end:
+        elif self.reported and self.is_eager and silence >= EAGER_SECONDS and not self.expects_end:
             # The end of the turn has the same words.
-            self.told, self.expects_end = recognition.final_words(), True
-            self._tell("EagerEndOfTurn", 0.6)
+            self.reported, self.expects_end = recognition.final_words(), True
+            self._report("EagerEndOfTurn", 0.6)
         elif self.expects_end and silence == 0:
             self.expects_end = False
-            self.told = recognition.words()
-            self._tell("TurnResumed", 0.1)
+            self.reported = recognition.words()
+            self._report("TurnResumed", 0.1)
         elif is_due and not self.expects_end:
-            event = "Update" if self.told else "StartOfTurn"
-            self.told = recognition.words()
-            if self.told or event == "Update":
-                self._tell(event, 0.1)
+            event = "Update" if self.reported else "StartOfTurn"
+            self.reported = recognition.words()
+            if self.reported or event == "Update":
+                self._report(event, 0.1)
 
-    def _tell(self, event: str, confidence: float):
+    def _report(self, event: str, confidence: float):
         start = self.recognition.start_seconds
-        self.answer(self._turn_info(event, self.told, start, confidence))
+        self.answer(self._turn_info(event, self.reported, start, confidence))
 
     def _end_turn(self, trigger: str):
         final = self.finish()
-        self.told, self.expects_end = [], False
+        self.reported, self.expects_end = [], False
         if final is None:
             words = "There is no open turn"
             self.answer({"type": "Warning", "code": "NO_OPEN_TURN", "description": words})
