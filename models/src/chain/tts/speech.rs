@@ -162,7 +162,7 @@ impl Speech {
         let request = Request { text, voice: entry.voice(&self.request), ..self.request.clone() };
         let speech = Arc::clone(self);
         let sink = Sink::new(move |event| speech.on_event(number, offset, event));
-        let handle = entry.tts().speak(request, sink)?;
+        let handle = entry.tts(&request).speak(request, sink)?;
         // It may have failed already, or the other one has sounded.
         let unused = lock(&self.state).race.set_handle(number, handle);
         drop(unused);
