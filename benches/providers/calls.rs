@@ -131,7 +131,11 @@ impl Call {
         let sink = Sink::new(move |event| events.on_stt_event(event));
         let mut stream = stt.0.and_then(|stt| stt.open(sink)).expect("a stream");
         stream.start_call();
-        let tts = tts.0.expect("a TTS").open_call().expect("a hosted TTS connects for each call");
+        let tts = tts
+            .0
+            .expect("a TTS")
+            .open_call(&tts::Request::default())
+            .expect("a hosted TTS connects for each call");
         Self {
             stt: stream,
             tts,

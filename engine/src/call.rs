@@ -177,15 +177,8 @@ impl Call {
             .as_ref()
             .map(|poses| poses.pose_set().manifest().voice.clone())
             .unwrap_or_default();
-        // The agent's voice if the TTS engine has it, else the avatar's voice, else the engine's
-        // default.
         let voice_of = |tts: &dyn models::tts::Tts| {
-            let names = [&config.tts.voice_id, &avatar_voice].into_iter();
-            names
-                .filter(|name| !name.is_empty())
-                .find(|name| tts.has_voice(name))
-                .cloned()
-                .unwrap_or_default()
+            crate::speak::tts::known_voice(tts, &[&config.tts.voice_id, &avatar_voice])
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();

@@ -463,7 +463,7 @@ pub fn resolve_models(
         Some(stream) => stream,
         None => stt?.open(messages::stt_sink(events))?,
     };
-    let tts = opened.tts.unwrap_or_else(|| tts.open_call().unwrap_or(tts));
+    let tts = opened.tts.unwrap_or_else(|| crate::speak::tts::open_for_call(tts, &call.tts));
     let llm = opened.llm.unwrap_or_else(|| {
         llm.warm_up();
         llm

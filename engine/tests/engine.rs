@@ -128,7 +128,7 @@ impl tts::Tts for EndlessTts {
         Ok(Handle::noop())
     }
 
-    fn open_call(&self) -> Option<Arc<dyn tts::Tts>> {
+    fn open_call(&self, _: &tts::Request) -> Option<Arc<dyn tts::Tts>> {
         self.1.fetch_add(1, Relaxed);
         None
     }

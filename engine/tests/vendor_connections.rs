@@ -4,8 +4,8 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use conversation::event::{Event, Stage};
@@ -50,6 +50,8 @@ impl Drop for OpenGuard {
 struct VendorModels {
     stt: Arc<Counts>,
     tts: Arc<Counts>,
+    /// The voices with which the TTS was opened.
+    voices: Arc<Mutex<Vec<String>>>,
     warm_ups: Arc<AtomicUsize>,
     started_calls: Arc<AtomicUsize>,
     /// Whether the STT is one of this server: it takes a decoder.
@@ -109,7 +111,7 @@ impl stt::SttStream for VendorStream {
     fn end_speech(&mut self) {}
 }
 
-struct VendorTts(Arc<Counts>, Option<OpenGuard>);
+struct VendorTts(Arc<Counts>, Arc<Mutex<Vec<String>>>, Option<OpenGuard>);
 
 impl tts::Tts for VendorTts {
     fn speak(&self, _: tts::Request, sink: Sink<tts::Event>) -> Result<Handle, Error> {
@@ -117,9 +119,10 @@ impl tts::Tts for VendorTts {
         Ok(Handle::noop())
     }
 
-    fn open_call(&self) -> Option<Arc<dyn tts::Tts>> {
-        assert!(self.1.is_none(), "it was opened already");
-        Some(Arc::new(Self(Arc::clone(&self.0), Some(self.0.open()))))
+    fn open_call(&self, like: &tts::Request) -> Option<Arc<dyn tts::Tts>> {
+        assert!(self.2.is_none(), "it was opened already");
+        self.1.lock().unwrap().push(like.voice.clone());
+        Some(Arc::new(Self(Arc::clone(&self.0), Arc::clone(&self.1), Some(self.0.open()))))
     }
 }
 
@@ -155,7 +158,7 @@ impl Models for VendorModels {
     }
 
     fn tts(&self, _: &TtsChoice) -> WithWarning<Result<Arc<dyn tts::Tts>, Error>> {
-        (Ok(Arc::new(VendorTts(Arc::clone(&self.tts), None))), None)
+        (Ok(Arc::new(VendorTts(Arc::clone(&self.tts), Arc::clone(&self.voices), None))), None)
     }
 }
 
@@ -190,8 +193,10 @@ impl Server {
     async fn offer(&self) -> Checking {
         let (mut client, sdp, pending) = Client::offer();
         client.withholds_dtls = true;
+        let mut config = call_config(1);
+        config.tts.voice_id = "agent-voice".to_owned();
         let offer = Offer {
-            config: Arc::new(call_config(1)),
+            config: Arc::new(config),
             sdp,
             replaces: None,
             restart: false,
@@ -258,6 +263,7 @@ async fn connections_are_opened_once_before_dtls_is_complete_and_closed_with_the
     let client = join(client, "its voice", hears).await;
     assert_eq!(server.engine.active_calls(), 1);
     assert_eq!((server.models.opened(), server.models.open()), ((1, 1, 1), (1, 1)));
+    assert_eq!(*server.models.voices.lock().unwrap(), ["agent-voice"]);
     assert_eq!(server.models.started_calls.load(Relaxed), 1);
     assert!(server.engine.hang_up(ConversationId(1), connection).await);
     drop(client);

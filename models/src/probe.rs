@@ -74,7 +74,7 @@ pub async fn speak(
     let started = Instant::now();
     let (sink, mut events) = channel();
     // The connection of a call is closed with it.
-    let tts = tts.open_call().unwrap_or(tts);
+    let tts = tts.open_call(&request).unwrap_or(tts);
     let _request = tts.speak(request, sink)?;
     let mut speech = Speech { pcm: Vec::new(), sample_rate: 0, latency: Duration::ZERO };
     loop {

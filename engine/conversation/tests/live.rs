@@ -304,6 +304,57 @@ fn an_empty_answer_is_a_failure() {
 }
 
 #[test]
+fn an_answer_that_cannot_be_spoken_is_an_empty_one() {
+    for text in ["😀 🎉", "— … —", "😀!\n— 🎉."] {
+        let mut call = Harness::new(|spec| spec.fallback_llm = true);
+        call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.5, text);
+        let is_sent = !call.tts_requests().is_empty();
+        call.llm_end(1.6);
+        if !is_sent {
+            assert!(call.llm_requests()[1].use_fallback, "{text}");
+            call.llm_text(1.7, text).llm_end(1.8);
+            assert_eq!(call.tts_texts()[0], "I'm sorry, something went wrong.", "{text}");
+            continue;
+        }
+        assert_eq!(call.llm_requests().len(), 1, "{text}");
+        call.tts_end(1.9, 0, 0.0).playout_event(1.9, 0, PlayoutEvent::Started);
+        call.playout_event(1.9, 0, PlayoutEvent::Finished(Position::ZERO));
+        assert!(call.tts_texts().contains(&"I'm sorry, something went wrong."), "{text}");
+    }
+    for text in ["7", "好。", "Да"] {
+        let mut call = Harness::new(|_| {});
+        call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick).llm_text(1.5, text);
+        call.llm_end(1.6);
+        assert_eq!(call.tts_texts(), [text]);
+    }
+}
+
+#[test]
+fn a_segment_waits_while_the_one_before_it_is_still_being_spoken() {
+    let start = || {
+        let mut call = Harness::new(|_| {});
+        call.final_transcript(1.0, "Hello").send_input(1.4, Input::Tick);
+        call.llm_text(1.5, "One is here. Two is here. Three is here.").llm_end(1.5);
+        call.tts_event(2.0, 0, TtsEvent::FirstAudio).playout_event(2.0, 0, PlayoutEvent::Started);
+        call.send_input(9.0, Input::Tick);
+        assert_eq!(call.tts_texts().len(), 3, "no segment has failed");
+        call.tts_end(9.0, 0, 8.0);
+        call
+    };
+    let failures = |call: &Harness| {
+        call.events().filter(|e| matches!(e, Event::Error { stage: Stage::Tts, .. })).count()
+    };
+    let mut call = start();
+    call.send_input(13.9, Input::Tick).tts_end(13.9, 1, 1.0).send_input(18.8, Input::Tick);
+    call.tts_end(18.8, 2, 1.0).send_input(30.0, Input::Tick);
+    assert_eq!(failures(&call), 0);
+    let mut late = start();
+    assert_eq!(failures(&late), 0);
+    late.send_input(14.1, Input::Tick);
+    assert_eq!(failures(&late), 1, "5 s after the sound before it");
+}
+
+#[test]
 fn a_failing_voice_is_replaced_once_for_the_same_words() {
     let mut call = Harness::new(|spec| spec.fallback_tts = true);
     call.final_transcript(1.0, "Hello")

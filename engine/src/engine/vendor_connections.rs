@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::CallEngine;
 use crate::messages::{self, CallId, PrepareCall, StageEvent};
 use crate::model_factory::Models;
+use crate::speak::tts::open_for_call;
 
 /// What was opened before the call has its slot. Dropping it closes the connections.
 #[derive(Default)]
@@ -33,7 +34,7 @@ impl VendorConnections {
     fn open(models: &dyn Models, call: &CallConfig, events: Sink<StageEvent>) -> Self {
         let stt = models.stt(&call.stt).0.ok().filter(|stt| stt.connects_on_open());
         let stt = stt.and_then(|stt| stt.open(messages::stt_sink(events)).ok());
-        let tts = models.tts(&call.tts).0.ok().map(|tts| tts.open_call().unwrap_or(tts));
+        let tts = models.tts(&call.tts).0.ok().map(|tts| open_for_call(tts, &call.tts));
         let (llm, _) = models.llm(&call.llm, &call.agent_name, false);
         llm.warm_up();
         Self { stt, llm: Some(llm), tts }

@@ -2,9 +2,10 @@
 //! phones, they are generated from its words or its audio. All this happens on the thread of the
 //! TTS, so that a media thread only moves the results.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conversation::time::Position;
+use engine_api::TtsChoice;
 use models::tts::{Event, Phone, Tts, Upsampler};
 use models::{Error, Sink};
 
@@ -50,6 +51,21 @@ pub fn missing_voice_warning(engine: &dyn Tts, voice: &str) -> Option<String> {
         )
     };
     (!engine.has_voice(voice)).then(warning)
+}
+
+/// The first of the names that is a voice of the TTS: the agent's voice, then the avatar's. Empty,
+/// the default voice, if none is.
+pub fn known_voice(tts: &dyn Tts, names: &[&str]) -> String {
+    let known = names.iter().find(|name| !name.is_empty() && tts.has_voice(name));
+    known.map(|name| (*name).to_owned()).unwrap_or_default()
+}
+
+/// The instance of a TTS for one call, or the TTS itself. It connects with the agent's voice. The
+/// avatar's voice is not known yet; those of avatars are built-in voices, which need no connection.
+pub fn open_for_call(tts: Arc<dyn Tts>, choice: &TtsChoice) -> Arc<dyn Tts> {
+    let voice = known_voice(&*tts, &[&choice.voice_id]);
+    let like = models::tts::Request { voice, ..models::tts::Request::default() };
+    tts.open_call(&like).unwrap_or(tts)
 }
 
 /// A sink for a TTS that forwards its events, with samples at 48 kHz. With `make_phones`, phones

@@ -61,8 +61,8 @@ impl Tts for NamedTts {
         self.0.model.speak(request, named)
     }
 
-    fn open_call(&self) -> Option<Arc<dyn Tts>> {
-        let model = self.0.model.open_call()?;
+    fn open_call(&self, like: &tts::Request) -> Option<Arc<dyn Tts>> {
+        let model = self.0.model.open_call(like)?;
         let ChainEntry { name, provider, breaker, .. } = &self.0;
         let (name, breaker) = (name.clone(), breaker.clone());
         Some(Arc::new(Self(ChainEntry { name, provider, model, breaker })))

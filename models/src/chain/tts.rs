@@ -38,12 +38,16 @@ struct CallEntry {
 }
 
 impl CallEntry {
-    fn tts(&self) -> &Arc<dyn Tts> {
+    /// The TTS. `like`: a request, with which the instance for the call is opened.
+    fn tts(&self, like: &Request) -> &Arc<dyn Tts> {
         let shared = &self.entry.entry.model;
         if !self.is_call {
             return shared;
         }
-        self.instance.get_or_init(|| shared.open_call().unwrap_or_else(|| Arc::clone(shared)))
+        self.instance.get_or_init(|| {
+            let like = Request { voice: self.voice(like), ..like.clone() };
+            shared.open_call(&like).unwrap_or_else(|| Arc::clone(shared))
+        })
     }
 
     /// What has been opened so far.
@@ -94,12 +98,12 @@ impl Tts for TtsChain {
         Ok(Handle::new(move || speech.cancel()))
     }
 
-    fn open_call(&self) -> Option<Arc<dyn Tts>> {
+    fn open_call(&self, like: &Request) -> Option<Arc<dyn Tts>> {
         let entries = self.0.entries.iter().map(|entry| Arc::clone(&entry.entry));
         let chain = Self::with_entries(entries, true, self.0.hedge.clone());
         // The others are opened if they are needed: an open connection may be billed.
         if let Some(first) = chain.0.entries.first() {
-            first.tts();
+            first.tts(like);
         }
         Some(Arc::new(chain))
     }

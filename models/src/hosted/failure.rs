@@ -113,10 +113,15 @@ impl Failure {
         Self::temporary(ErrorKind::Timeout, format!("{} {what}", endpoint.vendor))
     }
 
-    /// The speech of a text does not end.
+    /// The speech of a text does not end. A fault of the vendor, not of the text: it counts for the
+    /// breaker. The segments behind it go to another voice.
     pub(crate) fn endless(endpoint: &Endpoint) -> Self {
         let vendor = endpoint.vendor;
-        Self::permanent(format!("{vendor} sends more sound than the text can take"))
+        Self::new(
+            ErrorKind::Failed,
+            format!("{vendor} sends more sound than the text can take"),
+            None,
+        )
     }
 
     /// The connection was refused.

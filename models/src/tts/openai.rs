@@ -166,7 +166,7 @@ impl Tts for OpenAiTts {
         Ok(Handle::new(move || task.abort()))
     }
 
-    fn open_call(&self) -> Option<Arc<dyn Tts>> {
+    fn open_call(&self, _: &Request) -> Option<Arc<dyn Tts>> {
         let server = Arc::clone(&self.server);
         self.runtime.spawn(async move {
             // Any response is sufficient: only the open connection matters.

@@ -177,6 +177,8 @@ pub(crate) struct Segment {
     pub(crate) is_fallback: bool,
     pub(crate) provider: Option<String>,
     pub(crate) requested_at: Option<Time>,
+    /// When the sound of the segment before it was complete, if that was after the request.
+    pub(crate) is_next_since: Option<Time>,
     pub(crate) ready_at: Option<Time>,
     /// Whether playout may play it.
     pub(crate) play_allowed: bool,
@@ -234,6 +236,28 @@ impl Reply {
     /// Audio of this provider is played: it serves the turn.
     pub(crate) fn note_tts_provider(&mut self, provider: Option<&String>) {
         self.has_new_provider |= add_provider(&mut self.providers.tts, provider);
+    }
+
+    /// The segments that wait for their first audio, and since when. A segment behind one that is
+    /// being spoken is not waiting: a TTS may speak them one after the other.
+    pub(crate) fn segments_without_audio(&self) -> impl Iterator<Item = (&Segment, Time)> {
+        let mut is_speaking = false;
+        self.utterances.iter().flat_map(|utterance| &utterance.segments).filter_map(
+            move |segment| {
+                let is_behind = is_speaking;
+                is_speaking |= segment.ready_at.is_some() && segment.duration.is_none();
+                let since = segment.is_next_since.or(segment.requested_at)?;
+                (segment.ready_at.is_none() && !is_behind).then_some((segment, since))
+            },
+        )
+    }
+
+    /// The sound of a segment is complete: one of those that were requested after it is next.
+    pub(crate) fn tts_ended(&mut self, now: Time) {
+        let segments = self.utterances.iter_mut().flat_map(|utterance| &mut utterance.segments);
+        for segment in segments.filter(|segment| segment.ready_at.is_none()) {
+            segment.is_next_since = segment.requested_at.map(|_| now);
+        }
     }
 
     /// Whether a generation is running.
@@ -295,6 +319,7 @@ impl Utterance {
             is_fallback: false,
             provider: None,
             requested_at: None,
+            is_next_since: None,
             ready_at: None,
             play_allowed: false,
             has_started: false,

@@ -286,7 +286,10 @@ impl Conversation {
         let Some(reply) = reply else { return };
         let Some(generation) = reply.generation.as_mut() else { return };
         let words = utterance_of(&mut reply.utterances, id);
-        if phrasing == Phrasing::Stream && words.is_none() && generation.tool_calls.is_empty() {
+        // A TTS makes no sound of a text without letters and digits.
+        let is_empty =
+            words.as_ref().is_none_or(|words| !words.text.contains(char::is_alphanumeric));
+        if phrasing == Phrasing::Stream && is_empty && generation.tool_calls.is_empty() {
             self.llm_failed(index, "empty answer".into(), false);
             return;
         }

@@ -57,6 +57,7 @@ impl Conversation {
         self.next_segment += 1;
         segment.id = Some(id);
         segment.requested_at = Some(self.now);
+        segment.is_next_since = None;
         let text = text[segment.start..segment.end].to_owned();
         self.emit(Event::TtsStarted { text: text.clone() });
         let fallback = segment.is_fallback;
@@ -120,6 +121,11 @@ impl Conversation {
             TtsEvent::End { duration } => {
                 segment.ready_at.get_or_insert(now);
                 segment.duration = Some(duration);
+                let reply = match at.0 {
+                    Some(index) => self.floor.get_mut(index),
+                    None => self.preemptive_reply.as_deref_mut(),
+                };
+                reply.into_iter().for_each(|reply| reply.tts_ended(now));
                 self.stage_recovered(Stage::Tts);
             }
             TtsEvent::Failed(reason) => self.tts_failed(at, reason),
@@ -128,24 +134,15 @@ impl Conversation {
 
     pub(crate) fn tts_timed_out(&mut self) {
         let now = self.now;
-        let mut segments = self
-            .floor
-            .iter()
-            .chain(self.preemptive_reply.as_deref())
-            .flat_map(|r| &r.utterances)
-            .flat_map(|u| &u.segments);
-        let late = segments.find(|segment| {
-            segment.ready_at.is_none()
-                && segment
-                    .requested_at
-                    .is_some_and(|requested_at| requested_at + PROVIDER_TIMEOUT <= now)
-        });
-        if let Some((id, requested_at)) =
-            late.and_then(|segment| segment.id.zip(segment.requested_at))
+        let replies = self.floor.iter().chain(self.preemptive_reply.as_deref());
+        let late = replies
+            .flat_map(Reply::segments_without_audio)
+            .find(|(_, since)| *since + PROVIDER_TIMEOUT <= now);
+        if let Some((id, since)) = late.and_then(|(segment, since)| Some((segment.id?, since)))
             && let Some(at) = self.find_segment(id)
         {
             self.explain_decision(|| {
-                format!("the TTS has failed: no first audio for 5s (fixed) since {requested_at}")
+                format!("the TTS has failed: no first audio for 5s (fixed) since {since}")
             });
             self.outputs.push_back(Output::Discard(id));
             self.tts_failed(at, "timeout".into());
@@ -162,10 +159,8 @@ impl Conversation {
             {
                 llm = earlier(llm, generation.last_token_at + PROVIDER_TIMEOUT);
             }
-            for segment in reply.utterances.iter().flat_map(|utterance| &utterance.segments) {
-                if let (Some(requested_at), None) = (segment.requested_at, segment.ready_at) {
-                    tts = earlier(tts, requested_at + PROVIDER_TIMEOUT);
-                }
+            for (_, since) in reply.segments_without_audio() {
+                tts = earlier(tts, since + PROVIDER_TIMEOUT);
             }
         }
         (llm, tts)
@@ -311,7 +306,10 @@ impl Conversation {
                     .departures
                     .as_ref()
                     .and_then(|departures| departures.words_event(utterance, end, now));
-                utterance.segments.pop_front();
+                let segment = utterance.segments.pop_front();
+                if segment.is_some_and(|segment| segment.duration.is_none()) {
+                    head.tts_ended(now);
+                }
                 let position = position.as_seconds();
                 self.emit(Event::PlayoutFinished { position, interrupted: false, heard });
                 words.into_iter().for_each(|words| self.emit(words));

@@ -121,7 +121,7 @@ impl Tts for FakeVoice {
         Ok(Handle::noop())
     }
 
-    fn open_call(&self) -> Option<Arc<dyn Tts>> {
+    fn open_call(&self, _: &tts::Request) -> Option<Arc<dyn Tts>> {
         Some(Arc::new(Self))
     }
 
@@ -142,7 +142,7 @@ fn a_voice_tells_its_provider_first_and_with_its_connections() {
         model: Arc::new(FakeVoice) as Arc<dyn Tts>,
         breaker: None,
     };
-    let voice = NamedTts(entry).open_call().unwrap();
+    let voice = NamedTts(entry).open_call(&tts::Request::default()).unwrap();
     let events = Arc::new(Mutex::new(Vec::new()));
     let push = Arc::clone(&events);
     let sink = Sink::new(move |event| push.lock().unwrap().push(format!("{event:?}")));

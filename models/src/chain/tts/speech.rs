@@ -162,7 +162,7 @@ impl Speech {
         let request = Request { text, voice: entry.voice(&self.request), ..self.request.clone() };
         let speech = Arc::clone(self);
         let sink = Sink::new(move |event| speech.on_event(number, offset, event));
-        let handle = entry.tts().speak(request, sink)?;
+        let handle = entry.tts(&request).speak(request, sink)?;
         // It may have failed already, or the other one has sounded.
         let unused = lock(&self.state).race.set_handle(number, handle);
         drop(unused);
@@ -309,6 +309,8 @@ impl Speech {
 
     fn on_failure(self: &Arc<Self>, number: usize, error: Error) {
         let mut state = lock(&self.state);
+        // Segments that fail together are one failure: the first one has changed the voice.
+        let is_replaced = lock(&self.replies).first_entry(self.request.reply) > number;
         let (failure, handle) = state.race.fail(number);
         if failure == Failure::Ignored {
             return;
@@ -320,7 +322,12 @@ impl Speech {
         }
         drop(state);
         drop(handle);
-        self.breaker(number).inspect(|breaker| breaker.failed(Instant::now(), &error));
+        if let Some(breaker) = self.breaker(number) {
+            match is_replaced {
+                true => breaker.abandoned(),
+                false => breaker.failed(Instant::now(), &error),
+            }
+        }
         if let Failure::OtherRuns(other) = failure {
             if other > number {
                 lock(&self.replies).change_voice(self.request.reply, other);
@@ -348,15 +355,10 @@ impl Speech {
     }
 
     pub(super) fn cancel(&self) {
-        let (running, has_sounded) = {
-            let mut state = lock(&self.state);
-            (state.race.cancel(), state.progress.has_sounded())
-        };
+        let running = lock(&self.state).race.cancel();
+        // Sound alone is no success: it may have stalled or have been endless.
         for breaker in running.iter().filter_map(|runner| self.breaker(runner.number)) {
-            match has_sounded {
-                true => breaker.succeeded(),
-                false => breaker.abandoned(),
-            }
+            breaker.abandoned();
         }
     }
 }

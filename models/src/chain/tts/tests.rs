@@ -168,6 +168,31 @@ fn a_voice_that_is_skipped_or_refuses_costs_no_request() {
 }
 
 #[test]
+fn a_voice_that_fails_in_its_sound_opens_its_breaker() {
+    for kind in [ErrorKind::Timeout, ErrorKind::Failed] {
+        let broken = || Ok(vec![audio(0.5), failure(kind)]);
+        let first = voice(&["ada"], vec![broken(), broken(), broken()]);
+        let harness = Harness::new(&[first, voice(&["slt"], Vec::new())]);
+        for reply in 1..=3 {
+            assert!(harness.breaker.is_closed(), "{reply}");
+            harness.speak(reply, "One two.");
+        }
+        assert!(!harness.breaker.is_closed(), "{kind:?}");
+    }
+}
+
+#[test]
+fn only_a_segment_that_ends_well_resets_the_breaker() {
+    for (middle, is_open) in [(vec![audio(0.5)], true), (vec![audio(0.5), Event::End], false)] {
+        let broken = || Ok(vec![audio(0.5), failure(ErrorKind::Failed)]);
+        let first = voice(&["ada"], vec![broken(), broken(), Ok(middle), broken()]);
+        let harness = Harness::new(&[first, voice(&["slt"], Vec::new())]);
+        (1..=4).for_each(|reply| drop(harness.speak(reply, "One two.")));
+        assert_eq!(!harness.breaker.is_closed(), is_open);
+    }
+}
+
+#[test]
 fn the_failure_of_the_last_voice_is_reported() {
     let failed = || Ok(vec![failure(ErrorKind::Failed)]);
     let harness = Harness::new(&[voice(&[], vec![failed()]), voice(&[], vec![failed()])]);

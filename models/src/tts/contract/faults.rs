@@ -141,7 +141,7 @@ async fn a_server_that_never_stops_sending_ends_in_time() {
         }
         let speech = speech.unwrap();
         let cause = "sends sound without end";
-        check_failure(&session, &speech, Rejected, cause);
+        check_failure(&session, &speech, Failed, cause);
     }
     // Messages without sound.
     for (vendor, _) in sockets() {

@@ -126,7 +126,10 @@ struct Session {
 
 impl Session {
     async fn start(vendor: &'static Vendor) -> Self {
-        let call = Call::open(vendor.make).await;
+        Self::with(vendor, Call::open(vendor.make).await)
+    }
+
+    fn with(vendor: &'static Vendor, call: Call) -> Self {
         let positions = HashMap::new();
         let delivery = Delivery::Whole;
         Self { vendor, call, socket: None, positions, word_millis: 40, words: 0, delivery }

@@ -36,10 +36,10 @@ impl<C: Codec, F: Fn() -> C + Send + Sync> SocketTts<F> {
         Self { endpoint, make_codec, timeouts, runtime }
     }
 
-    fn open(&self) -> CallTts {
+    fn open(&self, like: &Request) -> CallTts {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (endpoint, codec) = (self.endpoint.clone(), (self.make_codec)());
-        let session = Session::new(endpoint, codec, self.timeouts, receiver);
+        let session = Session::new(endpoint, codec, self.timeouts, receiver, like);
         let connected = session.connected();
         self.runtime.spawn(session.run());
         CallTts { commands, next_id: AtomicU64::new(0), connected }
@@ -49,11 +49,11 @@ impl<C: Codec, F: Fn() -> C + Send + Sync> SocketTts<F> {
 impl<C: Codec, F: Fn() -> C + Send + Sync> Tts for SocketTts<F> {
     fn speak(&self, request: Request, sink: Sink<Event>) -> Result<Handle, Error> {
         // The connection is closed when the handle is dropped.
-        self.open().speak(request, sink)
+        self.open(&request).speak(request, sink)
     }
 
-    fn open_call(&self) -> Option<Arc<dyn Tts>> {
-        Some(Arc::new(self.open()))
+    fn open_call(&self, like: &Request) -> Option<Arc<dyn Tts>> {
+        Some(Arc::new(self.open(like)))
     }
 
     fn has_voice(&self, voice: &str) -> bool {

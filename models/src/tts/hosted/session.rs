@@ -55,6 +55,9 @@ pub(super) struct Session<C> {
     /// Segments that were not sent.
     queue: VecDeque<Segment>,
     context: Option<Context>,
+    /// Voice and language of a connection that is opened while no segment waits: those of the
+    /// latest segment, or of the call.
+    voice: (String, Option<String>),
     has_marks: bool,
     /// Whether the current connection has delivered sound: its voice and its key are valid.
     has_served: bool,
@@ -71,6 +74,7 @@ impl<C: Codec> Session<C> {
         codec: C,
         timeouts: Timeouts,
         commands: mpsc::UnboundedReceiver<Command>,
+        like: &Request,
     ) -> Self {
         Self {
             endpoint,
@@ -79,6 +83,7 @@ impl<C: Codec> Session<C> {
             commands,
             queue: VecDeque::new(),
             context: None,
+            voice: (like.voice.clone(), like.language.clone()),
             has_marks: false,
             has_served: false,
             refused: None,
@@ -165,10 +170,9 @@ impl<C: Codec> Session<C> {
     }
 
     fn url_of(&self, segment: Option<&Segment>) -> String {
-        segment.map_or_else(
-            || self.codec.url("", None),
-            |segment| self.codec.url(&segment.voice, segment.language.as_deref()),
-        )
+        let (voice, language) = segment
+            .map_or((&self.voice.0, &self.voice.1), |segment| (&segment.voice, &segment.language));
+        self.codec.url(voice, language.as_deref())
     }
 
     /// Waits for a segment that can be tried; `None` if the call ends.
@@ -312,6 +316,7 @@ impl<C: Codec> Session<C> {
     fn on_command(&mut self, command: Command) {
         match command {
             Command::Speak { id, request, sink, at } => {
+                self.voice = (request.voice.clone(), request.language.clone());
                 let segment = Segment::new(id, *request, sink, at);
                 if segment.text.is_silent() {
                     segment.send(Event::End);

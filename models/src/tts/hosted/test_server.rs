@@ -43,10 +43,18 @@ impl Call {
     pub(in crate::tts) async fn open(
         make: impl FnOnce(String, egress::Client, Runtime) -> Result<Arc<dyn Tts>, Error>,
     ) -> Self {
+        Self::open_like(&Request::default(), make).await
+    }
+
+    /// The same with the voice and the language of `like`.
+    pub(in crate::tts) async fn open_like(
+        like: &Request,
+        make: impl FnOnce(String, egress::Client, Runtime) -> Result<Arc<dyn Tts>, Error>,
+    ) -> Self {
         let server = Loopback::bind().await;
         let url = server.url("ws");
         let voices = make(url, client(), Runtime::current()).unwrap();
-        let tts = voices.open_call();
+        let tts = voices.open_call(like);
         assert!(tts.is_some(), "a connection for each call");
         Self { server, voices, tts }
     }

@@ -122,7 +122,7 @@ async fn a_call_opens_its_connection_at_once_and_requests_two_segments_at_a_time
     let response = || streamed("audio/pcm", &[b"\x01\x00"]);
     let open = || streamed("audio/pcm", &[b"\x01\x00", b""]);
     let (server, config) = serve(vec![response(), open(), open(), response()]).await;
-    let call = voice_of(&config).open_call().unwrap();
+    let call = voice_of(&config).open_call(&Request::default()).unwrap();
     server.arrived.notified().await;
     assert_eq!(server.requests.lock().unwrap()[0].0, "/v1/models");
     let mut segments = Vec::new();
@@ -197,7 +197,7 @@ async fn an_endless_stream_ends() {
     let endless = speech(&config, "Hi.").await;
     assert_eq!(
         endless.failed,
-        "Rejected OpenAI-compatible TTS sends more sound than the text can take"
+        "Failed OpenAI-compatible TTS sends more sound than the text can take"
     );
     assert!(endless.samples.len() <= 9 * 24_000);
 }

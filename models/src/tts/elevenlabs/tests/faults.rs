@@ -165,7 +165,7 @@ async fn an_endless_sound_fails() {
         peer.send(sound("reply-1", 1_000, 1, "", 0)).await;
     }
     let failed = segment.speech().await.failed;
-    assert_eq!(failed, "Rejected ElevenLabs sends more sound than the text can take");
+    assert_eq!(failed, "Failed ElevenLabs sends more sound than the text can take");
 }
 
 #[tokio::test(start_paused = true)]
