@@ -22,6 +22,11 @@ impl Tts for FakeTts {
         Ok(Handle::noop())
     }
 
+    fn open_call(&self, like: &Request) -> Option<Arc<dyn Tts>> {
+        self.requests.lock().unwrap().push(("open".into(), like.voice.clone()));
+        None
+    }
+
     fn has_voice(&self, voice: &str) -> bool {
         self.voices.contains(&voice)
     }
@@ -190,6 +195,15 @@ fn only_a_segment_that_ends_well_resets_the_breaker() {
         (1..=4).for_each(|reply| drop(harness.speak(reply, "One two.")));
         assert_eq!(!harness.breaker.is_closed(), is_open);
     }
+}
+
+#[test]
+fn the_first_voice_of_a_call_is_opened_with_its_name() {
+    let harness = Harness::new(&[voice(&["ada"], Vec::new()), voice(&["slt"], Vec::new())]);
+    let like = Request { voice: "ada".into(), ..Request::default() };
+    assert!(harness.chain.open_call(&like).is_some());
+    assert_eq!(harness.requests(0), [request("open", "ada")]);
+    assert_eq!(harness.requests(1), []);
 }
 
 #[test]

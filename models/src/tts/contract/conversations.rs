@@ -1,34 +1,22 @@
 //! Conversations in which nothing fails.
 
-use std::sync::Arc;
-
 use super::{Delivery, Session, VENDORS, sockets};
-use crate::chain::{ChainEntry, TtsChain, TtsEntry};
 use crate::hosted::loopback::{advance, settle, soon, within};
+use crate::tts::Request;
 use crate::tts::hosted::test_server::Call;
-use crate::tts::{Request, Tts};
 
 #[tokio::test(start_paused = true)]
 async fn the_connection_in_advance_is_the_one_that_speaks_with_the_agents_voice() {
     const TEXT: &str = "One two.";
-    for ((vendor, _), is_chain) in sockets().flat_map(|socket| [(socket, false), (socket, true)]) {
+    for (vendor, _) in sockets() {
         let like = Request { voice: "agent-voice".into(), ..Request::default() };
-        let call = Call::open_like(&like, |url, client, runtime| {
-            let model = (vendor.make)(url, client, runtime)?;
-            if !is_chain {
-                return Ok(model);
-            }
-            let entry =
-                ChainEntry { name: "Voice".into(), provider: "chain", model, breaker: None };
-            let entry = TtsEntry { entry, voice: String::new() };
-            Ok(Arc::new(TtsChain::new(vec![entry], None)) as Arc<dyn Tts>)
-        });
+        let call = Call::open_like(&like, vendor.make);
         let mut session = Session::with(vendor, call.await);
         session.connect().await;
         let request = Request { text: TEXT.into(), reply: 1, ..like };
         let mut spoken = session.call.request(request);
         let other = within(500, 50, session.call.server.accept()).await;
-        assert!(other.is_none(), "{}, chain: {is_chain}: another connection", vendor.label);
+        assert!(other.is_none(), "{}: another connection", vendor.label);
         let mut segment = session.segments(&[TEXT]).await.remove(0);
         session.speak(&mut segment, true).await;
         let speech = session.heard(&mut spoken).await;

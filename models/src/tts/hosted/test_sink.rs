@@ -60,8 +60,6 @@ impl Events {
                     speech.words.extend(words.into_iter().map(word));
                 }
                 Event::Usage { characters, .. } => speech.characters += characters,
-                // Of the tests with a chain.
-                Event::Provider("chain") => {}
                 Event::Provider(name) | Event::ServedBy(name) => {
                     panic!("no vendor names itself: {name}")
                 }
