@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server_message::error_message;
-use crate::hosted::failure::says_no_credit;
+use crate::hosted::failure::{says_bad_key, says_no_credit};
 use crate::{Error, ErrorKind};
 
 /// Wait after a 429 that names none, plus a random part of at most the same length, so that calls
@@ -171,8 +171,9 @@ impl Failure {
                 (ErrorKind::InvalidKey, format!("{vendor} requires an API key"))
             }
             Class::Key => (ErrorKind::InvalidKey, format!("the API key for {vendor} is not valid")),
+            // Of a model, a region or a plan: the key may serve other requests.
             Class::Permission => (
-                ErrorKind::InvalidKey,
+                ErrorKind::Rejected,
                 because(format!("the API key for {vendor} does not permit this request")),
             ),
             Class::Billing => {
@@ -217,7 +218,7 @@ impl Failure {
         if says_no_credit(&words) || self.labels.iter().any(|label| says_no_credit(label)) {
             return Class::Billing;
         }
-        if self.has_label("api_key_invalid") || words.contains("api key not valid") {
+        if says_bad_key(&words) || self.labels.iter().any(|label| says_bad_key(label)) {
             return Class::Key;
         }
         if self.has_label("overloaded_error") {

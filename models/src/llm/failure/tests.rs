@@ -31,9 +31,10 @@ fn each_failure_has_a_kind_and_a_sentence() {
         (
             403,
             body("permission_error", "not in this region"),
-            InvalidKey,
+            Rejected,
             "the API key for Anthropic does not permit this request: not in this region",
         ),
+        (403, body("permission_error", "Invalid API key"), InvalidKey, key),
         (402, body("billing_error", "pay"), NoCredit, credit),
         (
             400,
