@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::server_message::error_message;
 use crate::hosted::failure::{says_bad_key, says_no_credit};
+use crate::redaction::redact_id;
 use crate::{Error, ErrorKind};
 
 /// Wait after a 429 that names none, plus a random part of at most the same length, so that calls
@@ -40,9 +41,11 @@ impl Failure {
         Self { vendor, status, ..Self::default() }
     }
 
-    /// The data of an error in a stream.
+    /// The data of an error in a stream. It has no request id: parsers do not know the secrets that
+    /// must be removed from it.
     pub(super) fn of_event(vendor: &'static str, data: &Value) -> Self {
-        Self { vendor, ..Self::default() }.with_value(data)
+        let failure = Self { vendor, ..Self::default() }.with_value(data);
+        Self { request_id: None, ..failure }
     }
 
     /// Adds whether the request had an API key.
@@ -68,6 +71,12 @@ impl Failure {
     /// Adds the id under which the vendor's support knows the request.
     pub(super) fn with_request_id(mut self, id: Option<String>) -> Self {
         self.request_id = id;
+        self
+    }
+
+    /// Makes the request id fit for logs. `redact` removes the secrets of the client.
+    pub(super) fn with_redacted_id(mut self, redact: impl Fn(&str) -> String) -> Self {
+        self.request_id = self.request_id.map(|id| redact_id(&id, redact));
         self
     }
 

@@ -131,6 +131,18 @@ fn a_refused_parameter_is_one_that_the_server_names() {
 }
 
 #[test]
+fn the_request_id_for_the_log_has_no_secret() {
+    let id = |failure: Failure| failure.with_redacted_id(|id| id.replace("KEY", "***")).request_id;
+    let of_status = || Failure::of_status("Anthropic", 500);
+    let header = of_status().with_request_id(Some("req_1\n KEY".into()));
+    assert_eq!(id(header).as_deref(), Some("req_1"));
+    let repeats = r#"{"request_id":"KEY:2"}"#;
+    assert_eq!(id(of_status().with_body(repeats)).as_deref(), Some(":2"));
+    let event = serde_json::from_str(repeats).unwrap();
+    assert_eq!(Failure::of_event("Anthropic", &event).request_id, None);
+}
+
+#[test]
 fn a_request_without_a_key_is_told_to_have_one() {
     for status in [401, 403] {
         let error = Failure::of_status("Groq", status).with_key(false).into_error("tiny");
