@@ -1,5 +1,5 @@
-//! Circuit breakers: an account at a vendor that has failed is skipped, so that a failure costs one
-//! turn and not every turn.
+//! Circuit breakers: a model at a vendor that has failed is skipped, so that a failure costs one turn
+//! and not every turn. A failure of the key or the credit skips all models of the account.
 //!
 //! ```text
 //! closed ──3 failures in 30 s, or 1 of key or credit──► open ──delay over──► probing
@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash as _, Hasher as _};
+use std::hash::{Hash, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(crate) struct BreakerKey {
     vendor: &'static str,
     /// Hash of address and key: keys are not stored.
     account: u64,
+    /// Hash of the model's name; `None` = the account itself.
+    model: Option<u64>,
 }
 
 impl BreakerKey {
@@ -55,10 +57,19 @@ impl BreakerKey {
         url: &str,
         token: Option<&str>,
     ) -> Self {
-        let mut hasher = DefaultHasher::new();
-        (url, token).hash(&mut hasher);
-        Self { kind, vendor, account: hasher.finish() }
+        Self { kind, vendor, account: hash_of((url, token)), model: None }
     }
+
+    /// The breaker of one model of the account; empty = the default model.
+    pub(crate) fn of_model(self, model: &str) -> Self {
+        Self { model: Some(hash_of(model)), ..self }
+    }
+}
+
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The breakers of a process, shared by all calls.
@@ -70,13 +81,19 @@ impl Breakers {
     pub(crate) fn get(&self, key: BreakerKey) -> Arc<Breaker> {
         let mut breakers = lock(&self.0);
         if breakers.len() >= MAX_BREAKERS && !breakers.contains_key(&key) {
-            breakers.retain(|_, breaker| !breaker.is_closed());
+            // The models of an account share its breaker: it remains while one has it.
+            let is_unused = |b: &Arc<Breaker>| b.is_closed() && Arc::strong_count(b) == 1;
+            breakers.retain(|_, breaker| !is_unused(breaker));
         }
-        let new = || Arc::new(Breaker { key: key.clone(), state: Mutex::default() });
-        Arc::clone(breakers.entry(key.clone()).or_insert_with(new))
+        let mut add = |key: BreakerKey, account| {
+            let new = || Arc::new(Breaker { key: key.clone(), account, state: Mutex::default() });
+            Arc::clone(breakers.entry(key.clone()).or_insert_with(new))
+        };
+        let account = key.model.is_some().then(|| add(BreakerKey { model: None, ..key }, None));
+        add(key, account)
     }
 
-    /// For each kind and vendor: whether all of its accounts work.
+    /// For each kind and vendor: whether all of its accounts and models work.
     pub(crate) fn states(&self) -> Vec<(&'static str, &'static str, bool)> {
         let mut states: Vec<(&str, &str, bool)> = Vec::new();
         for (key, breaker) in lock(&self.0).iter() {
@@ -96,10 +113,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The breaker of one account.
+/// The breaker of one model, or of one account.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     key: BreakerKey,
+    /// That of the model's account: failures of key and credit are counted there. `None` for the
+    /// account itself, which counts them all.
+    account: Option<Arc<Breaker>>,
     state: Mutex<State>,
 }
 
@@ -157,8 +177,17 @@ impl Breaker {
     /// Whether a request may be sent.
     ///
     /// # Errors
-    /// The sentence about the failure because of which this account is skipped.
+    /// The sentence about the failure because of which this model or account is skipped.
     pub(crate) fn admit(&self, now: Instant) -> Result<(), String> {
+        self.admit_own(now)?;
+        let admitted = self.account.as_ref().map_or(Ok(()), |account| account.admit(now));
+        if admitted.is_err() {
+            self.abandon_own();
+        }
+        admitted
+    }
+
+    fn admit_own(&self, now: Instant) -> Result<(), String> {
         let mut state = lock(&self.state);
         if state.start_probe(now) {
             return Ok(());
@@ -166,19 +195,21 @@ impl Breaker {
         state.skip_reason().map_or(Ok(()), |reason| Err(reason.to_owned()))
     }
 
-    /// The sentence about the failure because of which this account is skipped, also while a probe
-    /// is due; `None` if it is not skipped.
+    /// The sentence about the failure because of which this model or account is skipped, also while
+    /// a probe is due; `None` if it is not skipped.
     pub(crate) fn skip_reason(&self) -> Option<String> {
-        lock(&self.state).skip_reason().map(str::to_owned)
+        let of_account = self.account.as_ref().and_then(|account| account.skip_reason());
+        of_account.or_else(|| lock(&self.state).skip_reason().map(str::to_owned))
     }
 
     /// Whether a probe is due. It is then that of the caller, who must report its result.
     pub(crate) fn start_probe(&self, now: Instant) -> bool {
-        lock(&self.state).start_probe(now)
+        !self.is_closed() && self.admit(now).is_ok()
     }
 
-    /// A request succeeded.
+    /// A request succeeded: the model works, and so does the account.
     pub(crate) fn succeeded(&self) {
+        self.account.iter().for_each(|account| account.succeeded());
         let mut state = lock(&self.state);
         if !matches!(&*state, State::Closed { failures } if failures.is_empty()) {
             if !matches!(&*state, State::Closed { .. }) {
@@ -197,6 +228,15 @@ impl Breaker {
         let is_account = matches!(error.kind(), ErrorKind::InvalidKey | ErrorKind::NoCredit);
         if !is_account && !error.kind().is_retryable() {
             return self.abandoned();
+        }
+        if let Some(account) = &self.account {
+            match is_account {
+                true => {
+                    account.failed(now, error);
+                    return self.abandon_own();
+                }
+                false => account.abandoned(),
+            }
         }
         let mut state = lock(&self.state);
         let delay = match &mut *state {
@@ -227,6 +267,11 @@ impl Breaker {
 
     /// A request ended without a result. If it was the probe, the next request is one.
     pub(crate) fn abandoned(&self) {
+        self.account.iter().for_each(|account| account.abandoned());
+        self.abandon_own();
+    }
+
+    fn abandon_own(&self) {
         let mut state = lock(&self.state);
         if let State::Probing { since, delay, reason } = &*state {
             *state = State::Open { until: *since, delay: *delay, reason: reason.clone() };
@@ -235,7 +280,8 @@ impl Breaker {
 
     /// Whether no request is skipped.
     pub(crate) fn is_closed(&self) -> bool {
-        matches!(*lock(&self.state), State::Closed { .. })
+        self.account.as_ref().is_none_or(|account| account.is_closed())
+            && matches!(*lock(&self.state), State::Closed { .. })
     }
 }
 
@@ -332,6 +378,28 @@ mod tests {
         assert!(breaker.start_probe(due + MAX_DELAY));
         breaker.succeeded();
         assert_eq!((breaker.skip_reason(), breaker.start_probe(due + MAX_DELAY)), (None, false));
+    }
+
+    #[test]
+    fn a_failing_model_is_skipped_and_a_wrong_key_skips_all_models_of_the_account() {
+        let (breakers, now) = (Breakers::default(), Instant::now());
+        let of =
+            |model| breakers.get(BreakerKey::new("llm", "openai", "", Some("k")).of_model(model));
+        let (slow, other) = (of("slow"), of("other"));
+        for _ in 0..3 {
+            slow.failed(now, &error(ErrorKind::Timeout));
+            other.succeeded();
+        }
+        assert!(slow.admit(now).is_err() && other.admit(now).is_ok());
+        assert_eq!(breakers.states(), [("llm", "openai", false)]);
+        other.failed(now, &error(ErrorKind::InvalidKey));
+        assert!(other.admit(now).is_err() && of("third").skip_reason().is_some());
+        // The model's probe is due, the account's is not: it remains due.
+        let due = now + MAX_DELAY - Duration::from_millis(1);
+        assert!(!slow.start_probe(due) && !slow.start_probe(due));
+        assert!(slow.start_probe(now + MAX_DELAY) && other.admit(now + MAX_DELAY).is_err());
+        slow.succeeded();
+        assert!(slow.is_closed() && other.is_closed() && of("third").is_closed());
     }
 
     #[test]

@@ -23,6 +23,19 @@ pub(crate) fn redact(words: &str, secrets: &[String], public: &str) -> String {
     words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
 }
 
+/// Maximum number of characters of an id in a log.
+const MAX_ID_CHARS: usize = 64;
+
+/// A vendor's id of a request, for logs: letters, digits and `_-.:`, truncated, without `secrets`.
+pub(crate) fn redact_id(id: &str, redact: impl Fn(&str) -> String) -> String {
+    let plain = |text: String| -> String {
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || "_-.:".contains(*c);
+        text.chars().filter(is_plain).collect()
+    };
+    // Again, because what was dropped may have parted a secret.
+    plain(redact(&plain(redact(id)))).chars().take(MAX_ID_CHARS).collect()
+}
+
 /// Whether a word contains a secret or a part of it. Shorter secrets than 4 bytes are none.
 fn repeats(word: &str, secret: &str) -> bool {
     if secret.len() < 4 {
@@ -50,6 +63,24 @@ mod tests {
         }
         assert_eq!(redact(&"word ".repeat(100), &secrets, "").chars().count(), MAX_REASON_CHARS);
     }
+
+    #[test]
+    fn an_id_has_plain_characters_and_no_secret() {
+        let secrets = ["key-0123456789abcdef".to_owned()];
+        let id = |id: &str| redact_id(id, |words| redact(words, &secrets, ""));
+        for (given, expected) in [
+            ("req_01-A.b:c", "req_01-A.b:c"),
+            ("a b\n\"c\"=é\u{1b}[0m", "abc0m"),
+            ("key-0123456789abcdef", ""),
+            ("req:23456789", ""),
+            ("req 234\u{200b}5678/9", ""),
+            ("sk-other", ""),
+        ] {
+            assert_eq!(id(given), expected, "{given:?}");
+        }
+        assert_eq!(id(&"r".repeat(200)).len(), MAX_ID_CHARS);
+    }
+
     #[test]
     fn the_name_of_the_vendor_remains_although_the_key_contains_it() {
         let secrets = ["Anthropic-0123456789".to_owned()];

@@ -215,7 +215,7 @@ impl Registry {
             .with_tap_folder(self.config.tap_folder.clone()))
     }
 
-    /// For each kind and vendor in use: whether all of its accounts work.
+    /// For each kind and vendor in use: whether all of its accounts and models work.
     #[must_use]
     pub fn provider_states(&self) -> Vec<(&'static str, &'static str, bool)> {
         self.breakers.states()
@@ -227,9 +227,12 @@ impl Registry {
         Some(Hedge { after, runtime: self.runtime.clone() })
     }
 
-    fn breaker(&self, kind: Kind, vendor: &Vendor, access: &Access) -> Arc<Breaker> {
-        let token = access.token.as_deref();
-        self.breakers.get(BreakerKey::new(kind.name(), vendor.name, &access.url, token))
+    /// The breaker of a model; `model`: that of the agent, empty = the default.
+    fn breaker(&self, kind: Kind, vendor: &Vendor, access: &Access, model: &str) -> Arc<Breaker> {
+        let account =
+            BreakerKey::new(kind.name(), vendor.name, &access.url, access.token.as_deref());
+        let model = if model.trim().is_empty() { &access.model } else { model };
+        self.breakers.get(account.of_model(model.trim()))
     }
 }
 

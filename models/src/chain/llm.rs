@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::ChainEntry;
 use super::outbox::Outbox;
-use super::race::{Decision, Failure, Hedge, Race};
+use super::race::{Decision, Failure, Hedge, Race, Runner};
 use super::warnings::Warnings;
 use crate::breaker::Breaker;
 use crate::llm::guardrails::{GuardrailCheck, GuardrailFuture};
@@ -201,7 +201,6 @@ impl Attempts {
             Decision::Lost => return,
             Decision::Known => None,
             Decision::Won(loser) => {
-                self.breaker(number).inspect(|breaker| breaker.succeeded());
                 if race.latest() != number {
                     self.outbox.push(Event::ServedBy(self.entries[number].provider));
                 }
@@ -214,13 +213,27 @@ impl Attempts {
             let reason = hedge.reason(&self.entries[slow.number].name, "sent no answer");
             self.warn(&[reason], Some(&self.entries[number].name));
         }
-        if matches!(event, Event::End { .. }) {
+        let is_end = matches!(event, Event::End { .. });
+        if is_end {
             race.finish();
         }
         self.outbox.push(event);
         drop(race);
-        // It was only slower.
-        loser.as_ref().and_then(|loser| self.breaker(loser.number)).inspect(|b| b.abandoned());
+        // An answer that begins may still stall.
+        if is_end {
+            self.breaker(number).inspect(|breaker| breaker.succeeded());
+        }
+        loser.inspect(|loser| self.note_loser(loser));
+    }
+
+    /// Counts a model that had sent nothing when the other one answered, if it had enough time.
+    fn note_loser(&self, loser: &Runner) {
+        let Some(breaker) = self.breaker(loser.number) else { return };
+        let name = &self.entries[loser.number].name;
+        match self.hedge.as_ref().and_then(|h| h.lateness(loser, name, "sent no answer")) {
+            Some(error) => breaker.failed(Instant::now(), &error),
+            None => breaker.abandoned(),
+        }
     }
 
     fn on_failure(self: &Arc<Self>, number: usize, error: Error) {

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
-use crate::Handle;
+use crate::{Error, ErrorKind, Handle};
 
 /// Hedging of requests: a request without an answer after some time is sent to the next provider,
 /// too.
@@ -39,6 +40,14 @@ impl Hedge {
     pub(super) fn reason(&self, name: &str, what: &str) -> String {
         format!("{name} {what} within {} s", self.after.as_secs_f64())
     }
+
+    /// The failure of a provider that had sent nothing when the other one won: it is late if it had
+    /// as much time as the hedge waits. `None` if it was only asked later. For `name` and `what`
+    /// see [`reason`](Self::reason).
+    pub(super) fn lateness(&self, loser: &Runner, name: &str, what: &str) -> Option<Error> {
+        let is_late = loser.asked_at.elapsed() >= self.after;
+        is_late.then(|| Error::new(ErrorKind::Timeout, self.reason(name, what)))
+    }
 }
 
 /// A running timer. Dropping it stops it.
@@ -53,6 +62,7 @@ impl Drop for Timer {
 /// A request to one entry of the chain.
 pub(super) struct Runner {
     pub(super) number: usize,
+    asked_at: Instant,
     /// `None` until the call that starts the request has returned.
     handle: Option<Handle>,
 }
@@ -131,7 +141,7 @@ impl Race {
         if self.is_over || self.winner.is_some() {
             return false;
         }
-        self.running.push(Runner { number, handle: None });
+        self.running.push(Runner { number, asked_at: Instant::now(), handle: None });
         self.latest = number;
         self.skip_to(number + 1);
         true

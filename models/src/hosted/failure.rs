@@ -34,8 +34,19 @@ const BUSY: [&str; 4] = [
     "rate_limited",
 ];
 
-/// Words of vendors that mean a key that is not valid, in a close frame or a message.
-const BAD_KEY: [&str; 4] = ["unauthorized", "not authorized", "invalid api key", "invalid_api_key"];
+/// Words of vendors that mean a key that is not valid, whatever the status.
+const BAD_KEY: [&str; 6] = [
+    "invalid api key",
+    "invalid_api_key",
+    "api_key_invalid",
+    "api key not valid",
+    "api key is not valid",
+    "api key is invalid",
+];
+
+/// Words of vendors that mean a key that is not valid, in a close frame or a message. With status
+/// 403 they may be about a model, a voice or a region.
+const UNAUTHORIZED: [&str; 2] = ["unauthorized", "not authorized"];
 
 /// What a vendor reports in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +176,16 @@ impl Failure {
             402 => Self::no_credit(vendor),
             400..=499 if says_no_credit(body) => Self::no_credit(vendor),
             400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
-            401 | 403 => Self::bad_key(endpoint),
+            401 => Self::bad_key(endpoint),
+            403 if endpoint.authorization.is_none() || says_bad_key(body) => {
+                Self::bad_key(endpoint)
+            }
+            403 => {
+                let words = describe(endpoint, body);
+                Self::permanent(format!(
+                    "The API key for {vendor} does not permit this request{words}"
+                ))
+            }
             429 => Self::busy(vendor, *retry_after),
             408 | 409 | 500.. => {
                 let words = describe(endpoint, body);
@@ -193,7 +213,7 @@ impl Failure {
             _ if says_no_credit(reason) => Self::no_credit(vendor),
             _ if says(&BUSY, reason) => Self::busy(vendor, None),
             4001 => Self::bad_key(endpoint),
-            1008 if says_bad_key(reason) => Self::bad_key(endpoint),
+            1008 if says_unauthorized(reason) => Self::bad_key(endpoint),
             1003 | 1007 | 1008 | 3006 if !says(&INACTIVE, reason) => {
                 Self::permanent(format!("{vendor} refused the request, code {code}{words}"))
             }
@@ -215,7 +235,7 @@ impl Failure {
             _ if says_no_credit(reason) => Self::no_credit(vendor),
             Fault::Key => Self::bad_key(endpoint),
             Fault::Busy => Self::busy(vendor, None),
-            Fault::Refused if says_bad_key(reason) => Self::bad_key(endpoint),
+            Fault::Refused if says_unauthorized(reason) => Self::bad_key(endpoint),
             Fault::Refused => Self::permanent(format!("{vendor} refused the request{words}")),
             Fault::Broken => Self::temporary(ErrorKind::Failed, format!("{vendor} failed{words}")),
         }
@@ -241,8 +261,13 @@ fn says(phrases: &[&str], words: &str) -> bool {
     phrases.iter().any(|phrase| words.contains(phrase))
 }
 
-fn says_bad_key(words: &str) -> bool {
+/// Whether a vendor's words or code clearly mean a key that is not valid.
+pub(crate) fn says_bad_key(words: &str) -> bool {
     says(&BAD_KEY, words)
+}
+
+fn says_unauthorized(words: &str) -> bool {
+    says_bad_key(words) || says(&UNAUTHORIZED, words)
 }
 
 /// The vendor's words for a person, after a colon; empty if it has none.
@@ -300,7 +325,15 @@ mod tests {
         let now = Some(Duration::ZERO);
         for (status, body, sentence, kind, retry) in [
             (401, secret.as_str(), "The API key for Deepgram is not valid", InvalidKey, None),
-            (403, "", "The API key for Deepgram is not valid", InvalidKey, None),
+            (403, "Invalid API key.", "The API key for Deepgram is not valid", InvalidKey, None),
+            (
+                403,
+                r#"{"err_msg":"Not authorized for model nova-9"}"#,
+                "The API key for Deepgram does not permit this request: Not authorized for model \
+                 nova-9",
+                Rejected,
+                None,
+            ),
             (402, "", "The Deepgram account has no credit left", NoCredit, None),
             (401, credit, "The Deepgram account has no credit left", NoCredit, None),
             (

@@ -290,10 +290,11 @@ impl<P: Protocol> Server<P> {
             .with_key(self.key().is_some())
             .with_headers(header("retry-after-ms"), header("retry-after"), header("x-should-retry"))
             .with_request_id(id);
-        match response.limit(MAX_ERROR_BODY_BYTES).body().await {
+        let failure = match response.limit(MAX_ERROR_BODY_BYTES).body().await {
             Ok(body) => failure.with_body(&body.text()),
             Err(_) => failure,
-        }
+        };
+        failure.with_redacted_id(|words| self.redact_words(words))
     }
 
     async fn warm_up(&self) {
@@ -334,9 +335,12 @@ impl<P: Protocol> Server<P> {
 
     /// The error without the secrets of this client.
     fn redact(&self, error: &Error) -> Error {
+        Error::new(error.kind(), self.redact_words(&error.to_string()))
+    }
+
+    fn redact_words(&self, words: &str) -> String {
         let (url, token) = (&self.config.url, self.config.token.as_deref());
-        let words = redact(&error.to_string(), url, token, self.protocol.vendor());
-        Error::new(error.kind(), words)
+        redact(words, url, token, self.protocol.vendor())
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server_message::error_message;
-use crate::hosted::failure::says_no_credit;
+use crate::hosted::failure::{says_bad_key, says_no_credit};
+use crate::redaction::redact_id;
 use crate::{Error, ErrorKind};
 
 /// Wait after a 429 that names none, plus a random part of at most the same length, so that calls
@@ -40,9 +41,11 @@ impl Failure {
         Self { vendor, status, ..Self::default() }
     }
 
-    /// The data of an error in a stream.
+    /// The data of an error in a stream. It has no request id: parsers do not know the secrets that
+    /// must be removed from it.
     pub(super) fn of_event(vendor: &'static str, data: &Value) -> Self {
-        Self { vendor, ..Self::default() }.with_value(data)
+        let failure = Self { vendor, ..Self::default() }.with_value(data);
+        Self { request_id: None, ..failure }
     }
 
     /// Adds whether the request had an API key.
@@ -68,6 +71,12 @@ impl Failure {
     /// Adds the id under which the vendor's support knows the request.
     pub(super) fn with_request_id(mut self, id: Option<String>) -> Self {
         self.request_id = id;
+        self
+    }
+
+    /// Makes the request id fit for logs. `redact` removes the secrets of the client.
+    pub(super) fn with_redacted_id(mut self, redact: impl Fn(&str) -> String) -> Self {
+        self.request_id = self.request_id.map(|id| redact_id(&id, redact));
         self
     }
 
@@ -171,8 +180,9 @@ impl Failure {
                 (ErrorKind::InvalidKey, format!("{vendor} requires an API key"))
             }
             Class::Key => (ErrorKind::InvalidKey, format!("the API key for {vendor} is not valid")),
+            // Of a model, a region or a plan: the key may serve other requests.
             Class::Permission => (
-                ErrorKind::InvalidKey,
+                ErrorKind::Rejected,
                 because(format!("the API key for {vendor} does not permit this request")),
             ),
             Class::Billing => {
@@ -217,7 +227,7 @@ impl Failure {
         if says_no_credit(&words) || self.labels.iter().any(|label| says_no_credit(label)) {
             return Class::Billing;
         }
-        if self.has_label("api_key_invalid") || words.contains("api key not valid") {
+        if says_bad_key(&words) || self.labels.iter().any(|label| says_bad_key(label)) {
             return Class::Key;
         }
         if self.has_label("overloaded_error") {

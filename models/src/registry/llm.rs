@@ -20,6 +20,10 @@ use crate::llm::{Config, Llm, Timeouts};
 /// conversation gives up, so that the last one can answer or say why it does not.
 pub(super) const FIRST_TOKEN_TIME: Duration = Duration::from_millis(4_800);
 
+/// Default time between tokens: less than the 5 s after which the conversation cancels the request,
+/// so that the stall is a failure of the provider.
+const TOKEN_GAP: Duration = Duration::from_millis(4_800);
+
 /// Protocol of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Protocol {
@@ -144,7 +148,7 @@ impl Registry {
         let own = (choice.url.as_ref(), choice.token.as_ref());
         let mut access = self.access(vendor, Kind::Llm, own, &choice.workspace)?;
         access.timeouts.first.get_or_insert(limit);
-        let breaker = Some(self.breaker(Kind::Llm, vendor, &access));
+        let breaker = Some(self.breaker(Kind::Llm, vendor, &access, &choice.model));
         let (model, ignored) = self.hosted_llm(protocol, &name, choice, access);
         let name = vendor.display_name.to_owned();
         let entry = ChainEntry { name, provider: vendor.name, model, breaker };
@@ -169,7 +173,7 @@ impl Registry {
         let default = Timeouts::default();
         let timeouts = Timeouts {
             first_token: timeouts.first.unwrap_or(default.first_token),
-            between_tokens: timeouts.gap.unwrap_or(default.between_tokens),
+            between_tokens: timeouts.gap.unwrap_or(TOKEN_GAP),
             ..default
         };
         let config = |url: String, model: String| Config { url, token, model, timeouts };

@@ -98,7 +98,7 @@ impl Registry {
     ) -> Result<(String, WithWarning<Arc<dyn Stt>>), String> {
         let own = (choice.url.as_ref(), choice.token.as_ref());
         let access = self.access(vendor, Kind::Stt, own, &choice.workspace)?;
-        let breaker = self.breaker(Kind::Stt, vendor, &access);
+        let breaker = self.breaker(Kind::Stt, vendor, &access, &choice.model);
         let fallback = Fallback::new(fallback, breaker);
         let Access { url, token, model: operator_model, client, share_data, timeouts } = access;
         let model = non_empty(Some(&choice.model)).unwrap_or(&operator_model).to_owned();

@@ -102,7 +102,7 @@ impl Registry {
         };
         let own = (choice.url.as_ref(), choice.token.as_ref());
         let access = self.access(vendor, Kind::Tts, own, &choice.workspace)?;
-        let breaker = Some(self.breaker(Kind::Tts, vendor, &access));
+        let breaker = Some(self.breaker(Kind::Tts, vendor, &access, &choice.model_id));
         let (model, ignored) = self.hosted_tts(vendor, choice, access)?;
         let name = vendor.display_name.to_owned();
         let entry = ChainEntry { name, provider: vendor.name, model, breaker };

@@ -153,9 +153,9 @@ async fn the_next_model_answers_if_the_first_one_is_slow_and_nothing_of_that_one
         [(0, "asks a"), (1_500, "asks b"), (1_800, SLOW), (1_800, "B"), (1_900, "end 7")];
     assert_eq!(harness.run().await, events(&expected));
     assert_eq!(harness.cancelled()[0], 1);
-    assert!(!harness.has_failure(0), "it was only slower");
     let again = harness.run().await;
     assert!(!again.iter().any(|(_, text)| text == SLOW), "told once: {again:?}");
+    assert!(harness.has_failure(0), "it had sent nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,6 +179,22 @@ async fn a_model_that_answers_in_time_and_a_chain_without_hedging_cost_one_reque
     assert_eq!(harness.asked(), [1, 0]);
     let alone = Harness::new(&[model(vec![answer(4_000, "A")])]);
     assert_eq!(alone.run().await, events(&[(0, "asks a"), (4_000, "A"), (4_100, "end 7")]));
+}
+
+/// Also a model that does not answer at all costs the delay of the hedge for three turns only.
+#[tokio::test(start_paused = true)]
+async fn a_model_that_loses_three_times_without_a_sign_is_skipped() {
+    let harness =
+        Harness::new(&[model(Vec::new()), model((0..4).map(|_| answer(300, "B")).collect())]);
+    for asked in [1, 2, 3, 3] {
+        let handle = harness.ask();
+        sleep(Duration::from_secs(3)).await;
+        drop(handle);
+        assert_eq!(harness.asked()[0], asked);
+    }
+    let heard = harness.events.lock().unwrap();
+    let times: Vec<u128> = heard.iter().filter(|(_, t)| t == "B").map(|(at, _)| *at).collect();
+    assert_eq!(times, [1_800, 1_800, 1_800, 300]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,6 +121,42 @@ fn a_model_that_fails_within_its_answer_is_not_replaced() {
 }
 
 #[test]
+fn only_an_answer_that_ends_forgets_failures() {
+    let stalled = || vec![Event::Text("A".into()), failed(ErrorKind::Timeout).remove(0)];
+    let first = model(vec![stalled(), stalled(), stalled(), answer("A")]);
+    let harness = Harness::new(&[first, model(vec![answer("B")])]);
+    (0..3).for_each(|_| drop(harness.ask()));
+    assert_eq!(
+        harness.ask().1,
+        ["warning: The first one failed; Model 1 is used instead.", "B", "end"]
+    );
+    assert_eq!(harness.asked(), [3, 1]);
+
+    let first = model(vec![stalled(), stalled(), answer("A"), stalled()]);
+    let harness = Harness::new(&[first, model(Vec::new())]);
+    (0..4).for_each(|_| drop(harness.ask()));
+    assert!(harness.breaker.is_closed());
+}
+
+/// The fallback model has the account of the first one.
+#[test]
+fn a_model_that_stalls_is_skipped_although_another_one_of_its_account_answers() {
+    let breakers = Breakers::default();
+    let first = model((0..4).map(|_| failed(ErrorKind::Timeout)).collect());
+    let second = model((0..4).map(|_| answer("B")).collect());
+    let entry = |model: &Arc<FakeLlm>, name: &str| ChainEntry {
+        name: name.into(),
+        provider: "first",
+        model: Arc::clone(model) as Arc<dyn Llm>,
+        breaker: Some(breakers.get(BreakerKey::new("llm", "first", "", None).of_model(name))),
+    };
+    let chain = LlmChain::new(vec![entry(&first, "large"), entry(&second, "small")], None);
+    let harness = Harness { chain, models: vec![first, second], ..Harness::new(&[]) };
+    (0..4).for_each(|_| drop(harness.ask()));
+    assert_eq!(harness.asked(), [3, 4]);
+}
+
+#[test]
 fn a_model_with_an_open_breaker_is_skipped() {
     let first = model(vec![failed(ErrorKind::InvalidKey)]);
     let harness = Harness::new(&[first, model(vec![answer("B"), answer("C")])]);

@@ -260,6 +260,11 @@ impl Speech {
             let reason = hedge.reason(self.name(slow), "gave no sound");
             self.warn(&[reason], Some(self.name(number)));
         }
+        // A voice that has sent words works.
+        let is_silent = |n: usize| state.marks.iter().all(|(from, _)| *from != n);
+        let late = loser.as_ref().filter(|loser| is_silent(loser.number)).and_then(|loser| {
+            self.hedge.as_ref()?.lateness(loser, self.name(loser.number), "gave no sound")
+        });
         for (from, mark) in std::mem::take(&mut state.marks) {
             if from == number {
                 self.deliver(&mut state.progress, mark);
@@ -271,8 +276,12 @@ impl Speech {
         }
         self.deliver(&mut state.progress, event);
         drop(state);
-        // It was only slower.
-        loser.as_ref().and_then(|loser| self.breaker(loser.number)).inspect(|b| b.abandoned());
+        if let Some(breaker) = loser.as_ref().and_then(|loser| self.breaker(loser.number)) {
+            match late {
+                Some(error) => breaker.failed(Instant::now(), &error),
+                None => breaker.abandoned(),
+            }
+        }
         drop(loser);
         if slow.is_some() {
             self.outbox.flush();

@@ -21,7 +21,8 @@ pub(crate) fn refusals() -> Vec<(Status, ErrorKind)> {
     [
         ("401 Unauthorized", said("Incorrect API key: HEAD******TAIL"), InvalidKey),
         ("401 Unauthorized", "KEY".to_owned(), InvalidKey),
-        ("403 Forbidden", said("KEY may not do this; it ends in TAIL."), InvalidKey),
+        ("403 Forbidden", said("KEY may not do this; it ends in TAIL."), Rejected),
+        ("403 Forbidden", said("Invalid API key: KEY"), InvalidKey),
         ("402 Payment Required", said("pay for KEY"), NoCredit),
         ("401 Unauthorized", elevenlabs.to_string(), NoCredit),
         ("429 Too Many Requests", quota.to_string(), NoCredit),

@@ -239,7 +239,7 @@ async fn refusals_are_reported_without_the_key() {
         (
             403,
             says("(secret) and sk-ant-other"),
-            ErrorKind::InvalidKey,
+            ErrorKind::Rejected,
             "the API key for Anthropic does not permit this request: *** and ***",
         ),
         (

@@ -31,9 +31,10 @@ fn each_failure_has_a_kind_and_a_sentence() {
         (
             403,
             body("permission_error", "not in this region"),
-            InvalidKey,
+            Rejected,
             "the API key for Anthropic does not permit this request: not in this region",
         ),
+        (403, body("permission_error", "Invalid API key"), InvalidKey, key),
         (402, body("billing_error", "pay"), NoCredit, credit),
         (
             400,
@@ -127,6 +128,18 @@ fn a_refused_parameter_is_one_that_the_server_names() {
     let failure = failure(422, &invalid.to_string());
     assert_eq!(failure.refused_parameter(&optional, &[], sent), Some("cache_prompt"));
     assert_eq!(refused(400, "Unknown name \"cachePrompt\"", &[]), Some("cache_prompt"));
+}
+
+#[test]
+fn the_request_id_for_the_log_has_no_secret() {
+    let id = |failure: Failure| failure.with_redacted_id(|id| id.replace("KEY", "***")).request_id;
+    let of_status = || Failure::of_status("Anthropic", 500);
+    let header = of_status().with_request_id(Some("req_1\n KEY".into()));
+    assert_eq!(id(header).as_deref(), Some("req_1"));
+    let repeats = r#"{"request_id":"KEY:2"}"#;
+    assert_eq!(id(of_status().with_body(repeats)).as_deref(), Some(":2"));
+    let event = serde_json::from_str(repeats).unwrap();
+    assert_eq!(Failure::of_event("Anthropic", &event).request_id, None);
 }
 
 #[test]

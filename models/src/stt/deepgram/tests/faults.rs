@@ -74,7 +74,7 @@ async fn a_refusal_hands_the_call_over_to_the_fallback_with_the_utterance() {
     let credit = r#"{"err_code":"ASR_PAYMENT_REQUIRED","err_msg":"pay"}"#;
     for (status, body, sentence) in [
         ("401 Unauthorized", invalid.as_str(), "The API key for Deepgram is not valid"),
-        ("403 Forbidden", "", "The API key for Deepgram is not valid"),
+        ("403 Forbidden", "", "The API key for Deepgram does not permit this request"),
         ("402 Payment Required", credit, "The Deepgram account has no credit left"),
         (
             "400 Bad Request",
