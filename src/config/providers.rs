@@ -324,7 +324,7 @@ mod tests {
         };
         let form = "must be a URL of http, https, ws or wss with a host";
         let user = "must not contain a user name or a password";
-        let ascii = "must not contain line breaks or characters other than ASCII";
+        let control = "must not contain line breaks or other control characters";
         for (text, expected) in [
             ("llm = [\"nobody\"]", "providers.llm: \"nobody\" is no LLM provider".to_owned()),
             (
@@ -336,14 +336,14 @@ mod tests {
                 "[groq]\nbase_url = \"http://u:secret@h\"",
                 format!("providers.groq: base_url {user}"),
             ),
-            ("[groq]\napi_key = \"secret\\nb\"", format!("providers.groq: api_key {ascii}")),
+            ("[groq]\napi_key = \"secret\\nb\"", format!("providers.groq: api_key {control}")),
         ] {
             assert_eq!(check(text, ("", "")), Some(expected), "{text}");
         }
         for (name, value, expected) in [
             ("OPENAI_BASE_URL", "not a url", Some(form)),
             ("OPENAI_BASE_URL", "https://u:secret@h", Some(user)),
-            ("ELEVEN_API_KEY", "sécret", Some(ascii)),
+            ("ELEVEN_API_KEY", "a\u{7f}secret", Some(control)),
             ("OPENAI_API_KEY", " k\n", None),
             ("OPENAI_BASE_URL", " ", None),
             ("OPENAI_API_KEY_FILE", "/no/such/file", None),

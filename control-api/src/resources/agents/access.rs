@@ -76,7 +76,7 @@ mod tests {
                 "stt": {"url": "https://user:secret@stt.example", "token": "x".repeat(4_097)},
                 "tts": {"url": "ftp://x", "fallback": [{"url": ""}, {"url": "file:///etc"}]},
             })),
-            ["l.token", "l.url", "s.token", "s.url", "t.fallback[1].url", "t.url"]
+            ["l.url", "l.token", "s.url", "s.token", "t.url", "t.fallback[1].url"]
         );
         let long = format!("https://a.example/{}", "x".repeat(2_048));
         assert_eq!(faults(json!({"tts": {"url": long}})), ["t.url"]);
