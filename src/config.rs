@@ -5,10 +5,11 @@
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
 mod keys;
-mod providers;
+pub(crate) mod providers;
 mod recording;
 mod source;
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -302,12 +303,14 @@ impl Config {
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
-        let source = source::ConfigSource::read(file, environment)?;
+        let environment: HashMap<String, String> = environment.collect();
+        let source = source::ConfigSource::read(file, environment.clone().into_iter())?;
         let mut config = source.deserialize()?;
         config
             .providers
             .read_key_files()
             .and_then(|()| config.providers.check_timeouts())
+            .and_then(|()| config.providers.check_settings(|name| environment.get(name).cloned()))
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)

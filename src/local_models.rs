@@ -8,7 +8,7 @@ use engine::hear::vad::{BatchedVad, Vad};
 use engine::{Models, WithWarning};
 use engine_api::metrics::{MetricFamily, MetricPoint};
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
-use models::registry::{self, Registry};
+use models::registry::{self, Accounts, Registry};
 use models::sentence_encoder::SentenceEncoder;
 use models::turn::{self, SmartTurn, TurnModel};
 use models::{Error, llm, paths, stt, tts, vad};
@@ -42,10 +42,10 @@ struct LocalModels {
 }
 
 /// The operator's settings for the registry.
-fn registry_config(config: &Config) -> registry::Config {
+fn registry_config(config: &Config, accounts: Accounts) -> registry::Config {
     registry::Config {
         allow_scripted: config.server.allow_scripted,
-        accounts: config.providers.accounts(),
+        accounts,
         defaults: config.providers.defaults(),
         timeouts: config.providers.timeouts(),
         hedge: config.providers.hedge_delays(),
@@ -57,10 +57,11 @@ fn registry_config(config: &Config) -> registry::Config {
 /// The models of all providers. The built-in ones are added when they are loaded.
 pub(crate) fn create_registry(
     config: &Config,
+    accounts: Accounts,
     client: egress::Client,
     runtime: &Handle,
 ) -> Arc<Registry> {
-    Arc::new(Registry::new(registry_config(config), client, runtime.clone()))
+    Arc::new(Registry::new(registry_config(config, accounts), client, runtime.clone()))
 }
 
 /// The models of all calls, not loaded yet.

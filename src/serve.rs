@@ -21,6 +21,7 @@ use engine::recorder::{self, RecorderConfig};
 use engine::show::Avatars;
 use engine::show::visemes::Viseme;
 use models::llm::local_servers::STANDARD_PORTS;
+use models::registry::{Accounts, Vendor};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -90,8 +91,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut control = control_config(&config, listen);
     let client =
         egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
-    let registry =
-        local_models::create_registry(&config, client.clone(), &tokio::runtime::Handle::current());
+    let accounts = provider_accounts(&config).await?;
+    let runtime = tokio::runtime::Handle::current();
+    let registry = local_models::create_registry(&config, accounts, client.clone(), &runtime);
     control.registry = Some(Arc::clone(&registry));
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
     let (event_sink, exporter) = match otlp_collector(&config) {
@@ -158,6 +160,28 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let _ = close.send(true);
     let _ = tokio::time::timeout(Duration::from_secs(5), background).await;
     Ok(())
+}
+
+/// The operator's accounts at vendors, with the ids of their workspaces.
+async fn provider_accounts(config: &Config) -> anyhow::Result<Accounts> {
+    let mut accounts = config.providers.accounts();
+    if accounts.name_workspaces() {
+        let (data, url) = (&config.server.data, config.server.database_url.as_deref());
+        let workspaces = control_api::workspaces::prepare(data, url).await?;
+        for (vendor, entry) in accounts.resolve_workspaces(&workspaces) {
+            tracing::warn!("{}", unknown_workspace(vendor, &entry));
+        }
+    }
+    Ok(accounts)
+}
+
+/// A sentence about an entry of an account's `workspaces`.
+pub(crate) fn unknown_workspace(vendor: &Vendor, entry: &str) -> String {
+    let name = vendor.name;
+    format!(
+        "providers.{name}.workspaces: no workspace has the name or id {entry:?}; \
+         `visavis keys list` prints the names"
+    )
 }
 
 /// The collector for spans, if any: from the configuration, else from the variables that all

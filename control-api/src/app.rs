@@ -24,7 +24,7 @@ use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::media_link::MediaLinkSigner;
-use crate::state::rate_limit::RateLimit;
+use crate::state::rate_limit::{RateLimit, WindowLimit};
 use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::storage::{self, Storage};
@@ -32,7 +32,7 @@ use crate::store::vault::{self, Vault};
 use crate::store::{self, DatabaseLocation, Store};
 
 /// Name of the workspace that the first start creates.
-const DEFAULT_WORKSPACE_NAME: &str = "default";
+pub(crate) const DEFAULT_WORKSPACE_NAME: &str = "default";
 /// Files of the data folder that only their owner may read. SQLite gives its other files the mode
 /// of the first one.
 #[cfg(unix)]
@@ -45,8 +45,8 @@ const PRIVATE_FILES: [&str; 7] = [
     "visavis.db-shm",
     "visavis.db-wal",
 ];
-/// Samples of voices and tests of providers of one workspace per minute. They cost money.
-const TRIALS_PER_MINUTE: u32 = 10;
+/// Samples of voices and tests of providers of one workspace within any minute. They cost money.
+const TRIALS_PER_MINUTE: usize = 10;
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
 const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 
@@ -225,7 +225,7 @@ impl App {
             keys: RateLimit::new(config.limits.per_key),
             offers: RateLimit::new(config.limits.offers),
             embeds: RateLimit::new(config.limits.embeds),
-            trials: RateLimit::new(TRIALS_PER_MINUTE),
+            trials: WindowLimit::new(TRIALS_PER_MINUTE),
         };
         let (events, events_queue) = event_queue::channel();
         let (outbox, outbox_queue) = mpsc::unbounded_channel();

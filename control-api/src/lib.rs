@@ -26,6 +26,7 @@
 //! | `ops/` | health and metrics |
 //! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
+//! | `keys`, `workspaces`, `check_store` | what commands need of a data folder |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
@@ -55,6 +56,7 @@ mod storage;
 mod store;
 pub mod web;
 mod webhooks;
+pub mod workspaces;
 
 pub use app::{App, OpenError};
 pub use config::{

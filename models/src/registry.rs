@@ -8,6 +8,7 @@
 mod accounts;
 mod llm;
 mod providers;
+pub mod settings;
 mod single;
 mod stt;
 mod tts;
@@ -39,6 +40,9 @@ pub use voices::VoicesError;
 
 /// Name of the models of this server in records.
 const BUILTIN: &str = "builtin";
+
+/// Maximum number of options that one warning names.
+const MAX_NAMED_OPTIONS: usize = 5;
 
 /// The operator's configuration.
 #[derive(Clone, Default)]
@@ -238,11 +242,16 @@ impl Registry {
 
 /// A sentence about the options that a provider does not read.
 fn ignored_options(kind: Kind, ignored: &[&str]) -> Option<String> {
+    let named = ignored.iter().take(MAX_NAMED_OPTIONS);
     let quoted: Vec<String> =
-        ignored.iter().map(|name| format!("{:?}", truncate_for_message(name))).collect();
+        named.map(|name| format!("{:?}", truncate_for_message(name))).collect();
+    let others = match ignored.len() - quoted.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
     (!quoted.is_empty()).then(|| {
         format!(
-            "The {kind} options {} are unknown or not valid, and have no effect.",
+            "The {kind} options {}{others} are unknown or not valid, and have no effect.",
             quoted.join(", ")
         )
     })

@@ -16,6 +16,8 @@ use models::tts::{self, Flite, Tts};
 
 use super::{CheckResult, check_result};
 use crate::config::Config;
+use crate::config::providers::unreadable_key_files;
+use crate::serve::unknown_workspace;
 
 /// Time for each real request.
 const LIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +32,9 @@ pub(super) fn check(config: &Config, live: bool) -> std::io::Result<(Vec<CheckRe
     // The addresses are the operator's.
     let client = egress::Client::new(egress::Policy { allow_private: true });
     let client = client.map_err(std::io::Error::other)?;
-    let accounts = config.providers.accounts();
+    let mut accounts = config.providers.accounts();
+    let mut faults = key_file_faults(unreadable_key_files(|name| std::env::var(name).ok()));
+    faults.extend(workspace_faults(config, &mut accounts, &runtime));
     let own_port = config.server.listen.port();
     let found = runtime.block_on(async {
         let ports: Vec<_> =
@@ -48,10 +52,39 @@ pub(super) fn check(config: &Config, live: bool) -> std::io::Result<(Vec<CheckRe
                       ANTHROPIC_API_KEY to use a language model";
         lines.push(check_result("language model", "llm", true, false, detail.into()));
     }
+    lines.append(&mut faults);
     lines.extend(local_results(&found, &accounts));
     // Requests that were given up may still run.
     runtime.shutdown_background();
     Ok((lines, failed))
+}
+
+/// The lines of keys that cannot be read. An account that is meant to serve does not.
+fn key_file_faults(unreadable: Vec<(String, String)>) -> Vec<CheckResult> {
+    let unreadable = unreadable.into_iter();
+    unreadable.map(|(name, reason)| check_result(&name, "key", false, true, reason)).collect()
+}
+
+/// The entries of `workspaces` that are no workspace of the store.
+fn workspace_faults(
+    config: &Config,
+    accounts: &mut Accounts,
+    runtime: &tokio::runtime::Runtime,
+) -> Vec<CheckResult> {
+    if !accounts.name_workspaces() {
+        return Vec::new();
+    }
+    let (data, url) = (&config.server.data, config.server.database_url.as_deref());
+    // A store that cannot be read has a line of its own.
+    let Ok(workspaces) = runtime.block_on(control_api::workspaces::list(data, url)) else {
+        return Vec::new();
+    };
+    let unknown = accounts.resolve_workspaces(&workspaces).into_iter();
+    let line = |(vendor, entry): (&Vendor, String)| {
+        let why = format!("failed: {}", unknown_workspace(vendor, &entry));
+        check_result(vendor.display_name, "key", false, false, why)
+    };
+    unknown.map(line).collect()
 }
 
 /// Whether the account has a key, and where its server is.
@@ -242,6 +275,29 @@ mod tests {
             let lines = local_results(&[server("m")], &accounts("ollama", url));
             assert!(lines[0].detail.ends_with("it is configured"), "{}", lines[0].detail);
         }
+    }
+
+    #[test]
+    fn a_key_file_that_cannot_be_read_is_an_error() {
+        let unreadable = vec![("DEEPGRAM_API_KEY_FILE".to_owned(), "/f is empty".to_owned())];
+        let lines = key_file_faults(unreadable);
+        assert!(!lines[0].ready && lines[0].required);
+        assert_eq!((&*lines[0].name, &*lines[0].detail), ("DEEPGRAM_API_KEY_FILE", "/f is empty"));
+    }
+
+    #[test]
+    fn unknown_workspaces_of_an_account_are_reported() {
+        let data = std::env::temp_dir().join(format!("visavis-check-{}", std::process::id()));
+        let text = "[providers.groq]\napi_key = \"k\"\nworkspaces = [\"default\", \"sales\"]";
+        let mut config: Config = toml::from_str(text).unwrap();
+        config.server.data = data;
+        let mut accounts = config.providers.accounts();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let lines = workspace_faults(&config, &mut accounts, &runtime);
+        assert_eq!(lines.len(), 1);
+        let (line, expected) = (&lines[0], "providers.groq.workspaces: no workspace has the name");
+        assert!(line.detail.contains(expected) && line.detail.contains("\"sales\""));
+        assert!(!line.ready && !line.required, "calls of other workspaces work");
     }
 
     #[test]

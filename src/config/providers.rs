@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use models::registry::settings::{is_provider, key_fault, url_fault};
 use models::registry::{
-    Account, Accounts, DefaultProviders, HedgeDelays, ProviderTimeouts, VENDORS, Vendor,
+    Account, Accounts, DefaultProviders, HedgeDelays, Kind, ProviderTimeouts, VENDORS, Vendor,
 };
 use serde::Deserialize;
 
@@ -126,6 +127,54 @@ impl Providers {
         Ok(())
     }
 
+    /// Checks the names of providers, and the addresses and keys of the accounts. `variable` reads
+    /// the environment, whose addresses and keys are checked, too.
+    ///
+    /// # Errors
+    /// The key, or that of the account, or the variable, and what is wrong.
+    pub(super) fn check_settings(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), (String, String)> {
+        let lists = [(Kind::Stt, &self.stt), (Kind::Llm, &self.llm), (Kind::Tts, &self.tts)];
+        for (kind, names) in lists {
+            // The command line may allow the scripted models.
+            if let Some(name) = names.iter().find(|name| !is_provider(kind, name, true)) {
+                let name: String = name.chars().take(40).collect();
+                let reason = format!("{name:?} is no {kind} provider");
+                return Err((format!("providers.{}", kind.name()), reason));
+            }
+        }
+        for (name, settings) in &self.accounts {
+            let fault = |key: &str, fault: &str| {
+                Err((format!("providers.{name}"), format!("{key} {fault}")))
+            };
+            if let Some(why) = filled(settings.base_url.clone()).as_deref().and_then(url_fault) {
+                return fault("base_url", why);
+            }
+            if let Some(why) = filled(settings.api_key.clone()).as_deref().and_then(key_fault) {
+                return fault("api_key", why);
+            }
+        }
+        for vendor in &VENDORS {
+            let set = |end: &str| {
+                let mut names = vendor.variable_names(end);
+                names.find_map(|name| Some((filled(account_variable(&name, &variable))?, name)))
+            };
+            if let Some((url, name)) = set("BASE_URL")
+                && let Some(why) = url_fault(&url)
+            {
+                return Err((name, why.into()));
+            }
+            if let Some((key, name)) = set("API_KEY")
+                && let Some(why) = key_fault(&key)
+            {
+                return Err((name, why.into()));
+            }
+        }
+        Ok(())
+    }
+
     /// The delays of hedged requests; `None` = requests are not hedged.
     pub(crate) fn hedge_delays(&self) -> Option<HedgeDelays> {
         let delay = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
@@ -163,13 +212,10 @@ impl Providers {
 
     /// The accounts of the file and of the environment.
     pub(crate) fn accounts(&self) -> Accounts {
-        let filled = |text: &Option<String>| {
-            text.as_ref().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
-        };
         let account = |settings: &AccountSettings| Account {
-            url: filled(&settings.base_url),
-            token: filled(&settings.api_key),
-            model: filled(&settings.model),
+            url: filled(settings.base_url.clone()),
+            token: filled(settings.api_key.clone()),
+            model: filled(settings.model.clone()),
             workspaces: settings.workspaces.clone(),
             share_data: settings.share_data,
         };
@@ -185,6 +231,20 @@ impl Providers {
     pub(crate) fn defaults(&self) -> DefaultProviders {
         DefaultProviders { stt: self.stt.clone(), llm: self.llm.clone(), tts: self.tts.clone() }
     }
+}
+
+/// A text without blanks around it; `None` if nothing is left.
+fn filled(text: Option<String>) -> Option<String> {
+    text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A variable, or for a key the content of its file, if that can be read.
+fn account_variable(name: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let of_file = || {
+        let path = variable(&format!("{name}_FILE")).filter(|path| !path.is_empty())?;
+        read_key(Path::new(&path)).ok()
+    };
+    variable(name).or_else(|| name.ends_with("_API_KEY").then(of_file).flatten())
 }
 
 /// A variable, or for a key the content of the file that `NAME_FILE` names.
@@ -205,6 +265,23 @@ fn environment_variable(name: &str) -> Option<String> {
     }
 }
 
+/// The variables `NAME_API_KEY_FILE` whose file cannot be read, each with the reason. `variable`
+/// reads the environment.
+pub(crate) fn unreadable_key_files(
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, String)> {
+    let names = VENDORS.iter().flat_map(|vendor| vendor.variable_names("API_KEY"));
+    let fault = |name: String| {
+        if variable(&name).is_some() {
+            return None;
+        }
+        let name = format!("{name}_FILE");
+        let path = variable(&name).filter(|path| !path.is_empty())?;
+        Some((name, read_key(Path::new(&path)).err()?))
+    };
+    names.filter_map(fault).collect()
+}
+
 /// The first line of a file with a key.
 fn read_key(path: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(path)
@@ -221,6 +298,62 @@ mod tests {
 
     fn delays(text: &str) -> Option<HedgeDelays> {
         toml::from_str::<Providers>(text).unwrap().hedge_delays()
+    }
+
+    #[test]
+    fn key_files_that_cannot_be_read_are_named_with_the_reason() {
+        let variable = |name: &str| match name {
+            "DEEPGRAM_API_KEY_FILE" | "GROQ_API_KEY_FILE" => Some("/no/such/key".to_owned()),
+            "GROQ_API_KEY" => Some("k".to_owned()),
+            "OPENAI_API_KEY_FILE" => Some(String::new()),
+            _ => None,
+        };
+        let found = unreadable_key_files(variable);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "DEEPGRAM_API_KEY_FILE");
+        assert!(found[0].1.starts_with("/no/such/key cannot be read: "), "{found:?}");
+    }
+
+    #[test]
+    fn names_addresses_and_keys_are_checked() {
+        let check = |text: &str, set: (&str, &str)| {
+            let providers: Providers = toml::from_str(text).unwrap();
+            let variable = |name: &str| (name == set.0).then(|| set.1.to_owned());
+            let checked = providers.check_settings(variable);
+            checked.map_err(|(key, reason)| format!("{key}: {reason}")).err()
+        };
+        let form = "must be a URL of http, https, ws or wss with a host";
+        let user = "must not contain a user name or a password";
+        let control = "must not contain line breaks or other control characters";
+        for (text, expected) in [
+            ("llm = [\"nobody\"]", "providers.llm: \"nobody\" is no LLM provider".to_owned()),
+            (
+                "stt = [\"builtin\", \"anthropic\"]",
+                "providers.stt: \"anthropic\" is no speech-to-text provider".to_owned(),
+            ),
+            ("[groq]\nbase_url = \"not a url\"", format!("providers.groq: base_url {form}")),
+            (
+                "[groq]\nbase_url = \"http://u:secret@h\"",
+                format!("providers.groq: base_url {user}"),
+            ),
+            ("[groq]\napi_key = \"secret\\nb\"", format!("providers.groq: api_key {control}")),
+        ] {
+            assert_eq!(check(text, ("", "")), Some(expected), "{text}");
+        }
+        for (name, value, expected) in [
+            ("OPENAI_BASE_URL", "not a url", Some(form)),
+            ("OPENAI_BASE_URL", "https://u:secret@h", Some(user)),
+            ("ELEVEN_API_KEY", "a\u{7f}secret", Some(control)),
+            ("OPENAI_API_KEY", " k\n", None),
+            ("OPENAI_BASE_URL", " ", None),
+            ("OPENAI_API_KEY_FILE", "/no/such/file", None),
+        ] {
+            let expected = expected.map(|reason| format!("{name}: {reason}"));
+            assert_eq!(check("", (name, value)), expected, "{name}={value}");
+        }
+        let valid = "stt = [\"Deepgram\", \"builtin\"]\nllm = [\"openai-responses\", \"script\"]\n\
+            tts = [\"hibari\"]\n[custom]\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key = \"\"";
+        assert_eq!(check(valid, ("", "")), None);
     }
 
     #[test]

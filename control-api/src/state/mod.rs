@@ -37,7 +37,7 @@ use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedE
 use self::live_pose_sets::LivePoseSets;
 use self::media_link::MediaLinkSigner;
 use self::preview_queue::PreviewRenderer;
-use self::rate_limit::RateLimit;
+use self::rate_limit::{RateLimit, WindowLimit};
 use self::recording_queue::RecordingQueue;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
 use self::voice_cache::VoiceCache;
@@ -53,7 +53,7 @@ pub(crate) struct RateLimits {
     pub(crate) offers: RateLimit<IpAddr>,
     pub(crate) embeds: RateLimit<IpAddr>,
     /// Samples of voices and tests of providers, by workspace.
-    pub(crate) trials: RateLimit<Arc<str>>,
+    pub(crate) trials: WindowLimit<Arc<str>>,
 }
 
 /// The engine, once `App::router` has set it. Tasks that need it may start before.

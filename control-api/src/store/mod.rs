@@ -242,15 +242,7 @@ impl Store {
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older
     /// server, which has no table for them.
     pub(crate) async fn count_failed_events(location: DatabaseLocation<'_>) -> Result<i64> {
-        sqlx::any::install_default_drivers();
-        let options = match location {
-            DatabaseLocation::File(file) => sqlite_options(file, "ro")?,
-            DatabaseLocation::Url(url) => {
-                let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
-                AnyConnectOptions::from_url(&url)?
-            }
-        };
-        let mut connection = sqlx::AnyConnection::connect_with(&options).await?;
+        let mut connection = connect_reader(location).await?;
         let counted = sqlx::query_scalar("SELECT COUNT(*) FROM failed_event")
             .fetch_one(&mut connection)
             .await;
@@ -258,6 +250,21 @@ impl Store {
         match counted {
             // An older release has not created the table.
             Err(sqlx::Error::Database(error)) if is_missing_table(&*error) => Ok(0),
+            other => Ok(other?),
+        }
+    }
+
+    /// Id and name of each workspace of a database, also of an older server. Read-only.
+    pub(crate) async fn read_workspaces(
+        location: DatabaseLocation<'_>,
+    ) -> Result<Vec<(String, String)>> {
+        let mut connection = connect_reader(location).await?;
+        let rows = sqlx::query_as("SELECT id, name FROM workspace").fetch_all(&mut connection);
+        let rows = rows.await;
+        connection.close().await?;
+        match rows {
+            // No server has used the database yet.
+            Err(sqlx::Error::Database(error)) if is_missing_table(&*error) => Ok(Vec::new()),
             other => Ok(other?),
         }
     }
@@ -406,6 +413,19 @@ async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<boo
         Ok(whole) => whole,
         Err(late) => Err(sqlx::Error::Io(late.into())),
     }
+}
+
+/// A connection that does not migrate the database.
+async fn connect_reader(location: DatabaseLocation<'_>) -> Result<sqlx::AnyConnection> {
+    sqlx::any::install_default_drivers();
+    let options = match location {
+        DatabaseLocation::File(file) => sqlite_options(file, "ro")?,
+        DatabaseLocation::Url(url) => {
+            let url = Url::parse(url).map_err(|e| sqlx::Error::Configuration(e.into()))?;
+            AnyConnectOptions::from_url(&url)?
+        }
+    };
+    Ok(sqlx::AnyConnection::connect_with(&options).await?)
 }
 
 /// Options for a connection to a file, opened in an SQLite `mode`.

@@ -26,7 +26,8 @@ pub struct Account {
     pub token: Option<String>,
     /// Default model.
     pub model: Option<String>,
-    /// The workspaces that may use it; `None` = all.
+    /// Ids of the workspaces that may use it; `None` = all. The configuration has names, too: see
+    /// [`Accounts::resolve_workspaces`].
     pub workspaces: Option<Vec<String>>,
     /// Whether the vendor may store what it gets and learn from it.
     pub share_data: bool,
@@ -93,6 +94,34 @@ impl Accounts {
     /// All accounts.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Vendor, &Account)> {
         self.0.iter().filter_map(|(name, account)| Some((Vendor::find(name)?, account)))
+    }
+
+    /// Whether some accounts are limited to workspaces.
+    #[must_use]
+    pub fn name_workspaces(&self) -> bool {
+        self.0.values().any(|account| account.workspaces.is_some())
+    }
+
+    /// Replaces the names of workspaces by their ids. `workspaces`: id and name of each. Returns
+    /// the entries that are neither, with the vendor of the account.
+    pub fn resolve_workspaces(
+        &mut self,
+        workspaces: &[(String, String)],
+    ) -> Vec<(&'static Vendor, String)> {
+        let mut unknown = Vec::new();
+        for (vendor, account) in &mut self.0 {
+            for entry in account.workspaces.iter_mut().flatten() {
+                // A name may look like an id. The id has precedence.
+                let by_id = workspaces.iter().find(|(id, _)| id.eq_ignore_ascii_case(entry));
+                let by_name = || workspaces.iter().find(|(_, name)| name == entry.trim());
+                match (by_id.or_else(by_name), Vendor::find(vendor)) {
+                    (Some((id, _)), _) => entry.clone_from(id),
+                    (None, Some(vendor)) => unknown.push((vendor, entry.clone())),
+                    (None, None) => {}
+                }
+            }
+        }
+        unknown
     }
 
     /// Adds or replaces an account.
@@ -203,6 +232,26 @@ mod tests {
         assert_eq!(account(&accounts, "openai").url.as_deref(), Some("http://127.0.0.1:1/v1"));
         assert_eq!(account(&accounts, "elevenlabs").token.as_deref(), Some("k"));
         assert_eq!(accounts.iter().count(), 2);
+    }
+
+    #[test]
+    fn workspaces_are_named_or_given_by_their_ids() {
+        let limited = Account {
+            token: Some("k".into()),
+            workspaces: Some(vec!["default".into(), "01A2".into(), "gone".into()]),
+            ..Account::default()
+        };
+        let file = BTreeMap::from([("deepgram".to_owned(), limited)]);
+        let mut accounts = Accounts::new(file, variables(&[("GROQ_API_KEY", "g")])).unwrap();
+        assert!(accounts.name_workspaces());
+        let all = [("01a1", "default"), ("01a2", "sales"), ("01a3", "support")]
+            .map(|(id, name)| (id.to_owned(), name.to_owned()));
+        let deepgram = Vendor::find("deepgram").unwrap();
+        assert_eq!(accounts.resolve_workspaces(&all), [(deepgram, "gone".to_owned())]);
+        for (id, may_use) in [("01a1", true), ("01a2", true), ("01a3", false)] {
+            assert_eq!(accounts.get(deepgram, id).is_some(), may_use, "{id}");
+        }
+        assert!(accounts.get(Vendor::find("groq").unwrap(), "01a3").is_some());
     }
 
     #[test]

@@ -273,7 +273,7 @@ pub(super) fn builtin_voices(provider: &str) -> Option<Vec<ListedVoice>> {
     Some(voices.into_iter().map(voice).collect())
 }
 
-fn builtin_providers() -> Vec<Provider> {
+pub(super) fn builtin_providers() -> Vec<Provider> {
     let english = || vec![ProviderOption { label: "English", value: "en" }];
     let flite_voices: Vec<ProviderOption> = Voice::ALL.into_iter().map(voice_option).collect();
     let all_voices = [HEART_OPTION].into_iter().chain(flite_voices.iter().cloned()).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 
-use super::{Kind, Registry, Vendor, normalize_name};
+use super::{Kind, Registry, settings};
 use crate::llm::Llm;
 use crate::stt::Stt;
 use crate::tts::Tts;
@@ -46,14 +46,7 @@ impl Registry {
     /// Whether an agent may name `provider` for this part of a call; it may lack a key.
     #[must_use]
     pub fn knows(&self, kind: Kind, provider: &str) -> bool {
-        let is_listed = |name: &str| {
-            let all = self.providers("", &[]);
-            all.iter().any(|p| p.provider_type == kind.name() && p.provider == name)
-        };
-        let name = normalize_name(provider);
-        Vendor::of_provider(&name).is_some_and(|vendor| vendor.serves(kind))
-            || (name == "script" && self.config.allow_scripted)
-            || is_listed(&name)
+        settings::is_provider(kind, provider, self.config.allow_scripted)
     }
 
     /// `provider`, or the first one of agents that name none.

@@ -406,3 +406,16 @@ async fn a_slow_provider_is_hedged_if_the_configuration_says_so() {
         assert_eq!(first.get(), Some(&first_sound_at));
     }
 }
+
+#[test]
+fn a_warning_names_five_options_and_counts_the_others() {
+    let names: Vec<String> = (0..2_000).map(|n| format!("{n}{}", "x".repeat(50))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let warning = ignored_options(Kind::Llm, &names).unwrap();
+    assert!(warning.ends_with(" and 1995 more are unknown or not valid, and have no effect."));
+    assert!(warning.contains("\"4xxx") && !warning.contains("\"5xxx"), "{warning}");
+    assert!(warning.len() < 400, "{}", warning.len());
+    let five = ignored_options(Kind::Stt, &names[..5]).unwrap();
+    assert!(!five.contains("more"), "{five}");
+    assert_eq!(ignored_options(Kind::Stt, &[]), None);
+}

@@ -147,6 +147,11 @@ impl Vendor {
         self.variables.iter().find_map(set)
     }
 
+    /// Names of its environment variables that end in `end`, the usual one first.
+    pub fn variable_names(&self, end: &str) -> impl Iterator<Item = String> {
+        self.variables.iter().map(move |start| format!("{start}_{end}"))
+    }
+
     /// Name of the environment variable with the key.
     #[must_use]
     pub fn key_variable(&self) -> String {

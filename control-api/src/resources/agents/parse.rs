@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::tokens::{self, Replaced};
-use super::turn;
+use super::{access, turn};
 use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::body;
@@ -146,6 +146,7 @@ pub(crate) fn parse<D: AgentDocument>(
         let [_, stt_path, _] = &paths[i];
         delays_consistent &= check_delays(avatar, stt_path, &settings.config.turn, &errors);
         complete_avatar(avatar, i, available_avatars, &errors);
+        access::check(&avatar.config, &paths[i], &errors);
         let replaced = old.and_then(|old| old.avatar(i));
         secrets.avatars.push(tokens::take(&mut avatar.config, replaced, &paths[i], &errors));
     }
