@@ -45,6 +45,7 @@ pub fn is_provider(kind: Kind, provider: &str, allow_scripted: bool) -> bool {
     let is_builtin = || {
         let mut listed = builtin_providers().into_iter();
         name == "visavis"
+            || (kind == Kind::Stt && name == "moonshine")
             || listed.any(|one| one.provider_type == kind.name() && one.provider == name)
     };
     let vendor = match kind {
