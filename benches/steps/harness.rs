@@ -238,6 +238,7 @@ impl Harness {
             http_client: client,
             event_sink: Arc::new(NullEventSink),
             trace: None,
+            recorder: None,
             timeouts: engine::Timeouts::default(),
             latencies: Arc::default(),
             max_load: 0.0,

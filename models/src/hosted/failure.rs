@@ -6,47 +6,9 @@ use egress::websocket::{HandshakeError, Refusal};
 use serde_json::Value;
 
 use super::Endpoint;
+use super::phrases::{says, says_bad_key, says_busy, says_no_credit, says_unauthorized};
 use crate::redaction::redact;
 use crate::{Error, ErrorKind};
-
-/// Words of vendors that mean an account without credit. Some send them with status 401 or 429, or
-/// in a close frame.
-const NO_CREDIT: [&str; 11] = [
-    "payment_required",
-    "payment required",
-    "insufficient_quota",
-    "quota_exceeded",
-    "insufficient credit",
-    "insufficient funds",
-    "insufficient balance",
-    "insufficient account balance",
-    "out of credit",
-    "billing_error",
-    "credit balance",
-];
-
-/// Words of vendors that mean too many requests at the same time. Some send them with another status
-/// than 429, or in a close frame.
-const BUSY: [&str; 4] = [
-    "max_active_conversations",
-    "concurrency_limited",
-    "too_many_concurrent_requests",
-    "rate_limited",
-];
-
-/// Words of vendors that mean a key that is not valid, whatever the status.
-const BAD_KEY: [&str; 6] = [
-    "invalid api key",
-    "invalid_api_key",
-    "api_key_invalid",
-    "api key not valid",
-    "api key is not valid",
-    "api key is invalid",
-];
-
-/// Words of vendors that mean a key that is not valid, in a close frame or a message. With status
-/// 403 they may be about a model, a voice or a region.
-const UNAUTHORIZED: [&str; 2] = ["unauthorized", "not authorized"];
 
 /// What a vendor reports in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +137,7 @@ impl Failure {
         match status {
             402 => Self::no_credit(vendor),
             400..=499 if says_no_credit(body) => Self::no_credit(vendor),
-            400..=499 if says(&BUSY, body) => Self::busy(vendor, *retry_after),
+            400..=499 if says_busy(body) => Self::busy(vendor, *retry_after),
             401 => Self::bad_key(endpoint),
             403 if endpoint.authorization.is_none() || says_bad_key(body) => {
                 Self::bad_key(endpoint)
@@ -211,7 +173,7 @@ impl Failure {
         match code {
             4002 | 4003 => Self::no_credit(vendor),
             _ if says_no_credit(reason) => Self::no_credit(vendor),
-            _ if says(&BUSY, reason) => Self::busy(vendor, None),
+            _ if says_busy(reason) => Self::busy(vendor, None),
             4001 => Self::bad_key(endpoint),
             1008 if says_unauthorized(reason) => Self::bad_key(endpoint),
             1003 | 1007 | 1008 | 3006 if !says(&INACTIVE, reason) => {
@@ -249,25 +211,6 @@ impl Failure {
         let message = format!("{} sent no transcript{words}", endpoint.vendor);
         Self::temporary(ErrorKind::Failed, message)
     }
-}
-
-/// Whether a vendor's words or code mean an account without credit.
-pub(crate) fn says_no_credit(words: &str) -> bool {
-    says(&NO_CREDIT, words)
-}
-
-fn says(phrases: &[&str], words: &str) -> bool {
-    let words = words.to_lowercase();
-    phrases.iter().any(|phrase| words.contains(phrase))
-}
-
-/// Whether a vendor's words or code clearly mean a key that is not valid.
-pub(crate) fn says_bad_key(words: &str) -> bool {
-    says(&BAD_KEY, words)
-}
-
-fn says_unauthorized(words: &str) -> bool {
-    says_bad_key(words) || says(&UNAUTHORIZED, words)
 }
 
 /// The vendor's words for a person, after a colon; empty if it has none.

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod failure;
 #[cfg(test)]
 pub(crate) mod loopback;
+pub(crate) mod phrases;
 
 pub(crate) use base_url::{base_url, is_openai_host, server_url, with_path};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server_message::error_message;
-use crate::hosted::failure::{says_bad_key, says_no_credit};
+use crate::hosted::phrases::{says_bad_key, says_no_credit};
 use crate::redaction::redact_id;
 use crate::{Error, ErrorKind};
 
