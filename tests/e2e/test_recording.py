@@ -75,8 +75,9 @@ def agent(server):
 def test_an_interrupted_call_is_in_its_recording(server, call, agent):
     """Both voices, the words at their times, the silence after the interruption, and pictures to
     the end."""
-    conversation = server.create_conversation(agent["id"])["id"]
-    page = call().open(server.get_conversation(conversation)["join_link"])
+    created = server.create_conversation(agent["id"])
+    conversation = created["id"]
+    page = call().open(created["join_link"])
     page.join()
     page.barge_in(QUESTION, 1.5, "slt")
     page.wait_for_event("agent.interrupted")
@@ -120,9 +121,7 @@ def test_a_killed_server_delivers_what_was_recorded(start_server, tmp_path):
         client = await TypedCall(first, conversation).connect()
         await client.wait_for_utterance("centuries")
         # Of the last second, nothing has to be there.
-        await client.wait_for_record_value(
-            lambda record: record["is_recorded"] and len(client.received) > 0, "a recording"
-        )
+        await client.wait_for_record_value(lambda record: record["is_recorded"], "a recording")
         capture = tmp_path / "recordings" / f"{conversation['id']}.capture"
         size = capture.stat().st_size
         await asyncio.to_thread(
