@@ -27,13 +27,8 @@ class AnthropicFake(LanguageModelFake):
         return await self.stream(request, self._events)
 
     async def _models(self, request: web.Request):
-        record = self.open_record(request)
-        if refused := self.refusal(record):
-            return refused
-        with self.noting():
-            record.closed_at = self.now()
         model = {"type": "model", "id": "claude-haiku-4-5", "display_name": "Claude Haiku 4.5"}
-        return web.json_response({"data": [model], "has_more": False})
+        return self.answer_list(request, {"data": [model], "has_more": False})
 
     def accepts_key(self, record: Record) -> bool:
         # The vendor's client sends the key as a bearer token.

@@ -266,6 +266,15 @@ class Fake:
             )
         return "\n".join([*lines, f"violations: {self.violations}"])
 
+    def answer_list(self, request: web.Request, models: dict) -> web.Response:
+        """Answers a request for the list of models."""
+        record = self.open_record(request)
+        if refused := self.refusal(record):
+            return refused
+        with self.noting():
+            record.closed_at = self.now()
+        return web.json_response(models)
+
     async def _report(self, _request) -> web.Response:
         """Figures for a test in another process."""
         started = self.now()

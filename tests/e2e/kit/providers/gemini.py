@@ -44,14 +44,9 @@ class GeminiFake(LanguageModelFake):
         return await self.stream(request, self._events)
 
     async def _models(self, request: web.Request):
-        record = self.open_record(request)
-        if refused := self.refusal(record):
-            return refused
-        with self.noting():
-            record.closed_at = self.now()
         methods = ["generateContent", "countTokens"]
         model = {"name": "models/gemini-2.5-flash", "supportedGenerationMethods": methods}
-        return web.json_response({"models": [model]})
+        return self.answer_list(request, {"models": [model]})
 
     def messages(self) -> list[Record]:
         """The requests for an answer."""

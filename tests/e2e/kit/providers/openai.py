@@ -24,13 +24,8 @@ class OpenAiAccount(Fake):
         router.add_get("/v1/models", self._models)
 
     async def _models(self, request: web.Request):
-        record = self.open_record(request)
-        if refused := self.refusal(record):
-            return refused
-        with self.noting():
-            record.closed_at = self.now()
         model = {"id": "gpt-4.1-mini", "object": "model", "created": 1, "owned_by": "openai"}
-        return web.json_response({"object": "list", "data": [model]})
+        return self.answer_list(request, {"object": "list", "data": [model]})
 
     def refusal_body(self, status: int):
         errors = {
