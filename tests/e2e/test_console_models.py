@@ -56,6 +56,10 @@ def test_a_voice_is_searched_heard_and_selected(server, console):
     page.click("#save")
     page.get_by_text("Saved.").wait_for()
     assert models_of(server, agent)["tts"]["voice_id"] == "awb"
+    unknown = {"text": "Hello.", "voice_id": "nobody"}
+    refused = server.request("POST", "/v1/ext/provider/flite/sample", unknown)
+    assert refused.status == 400, refused.text
+    assert refused.json()["details"][0]["field"] == "voice_id"
 
 
 def test_fallbacks_are_ordered_and_keep_what_has_no_control(server, console):

@@ -22,6 +22,7 @@ use crate::http::body;
 use crate::http::extract::{Json, Path};
 use crate::http::responses::JsonResult;
 use crate::http::validate::FieldErrors;
+use crate::resources::agents::access;
 use crate::resources::agents::tokens::Address;
 use crate::resources::model_choices::{Account, ModelChoices, of_avatar};
 use crate::resources::providers::{registry_of, tts_of_workspace};
@@ -127,6 +128,11 @@ async fn sample(
     };
     let choice = tts_of_workspace(&state, &caller, choice).await?;
     let tts = registry_of(&state)?.single_tts(&choice).map_err(ApiError::Conflict)?;
+    let errors = FieldErrors::default();
+    if !voice.is_empty() && !tts.has_voice(&voice) {
+        errors.add("voice_id", "is not a voice of this provider");
+    }
+    errors.into_result(())?;
     take_trial(&state, &caller)?;
     let request = Request { text, voice, ..Request::default() };
     let speech = probe::speak(tts, request, SAMPLE_TIMEOUT).await;
@@ -169,6 +175,9 @@ async fn test(
 ) -> JsonResult<ProvidersTest> {
     let TestRequest { agent_id, stt, llm, tts } = body::parse(body)?;
     let providers = Providers { llm, stt, tts };
+    let errors = FieldErrors::default();
+    access::check(&providers, &["llm", "stt", "tts"].map(String::from), &errors);
+    errors.into_result(())?;
     let registry = registry_of(&state)?;
     let stored = match agent_id.filter(|id| !id.is_empty()) {
         Some(id) => Some(stored_providers(&state, &caller, &id).await?),

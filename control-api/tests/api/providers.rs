@@ -271,6 +271,14 @@ async fn a_test_uses_an_agent_s_key_for_its_own_address_only() {
     for body in [json!({"llm": 5}), json!({"tts": {"voice_id": 5}}), json!([])] {
         server.post("/v1/ext/providers/test", body).await.expect_status(400);
     }
+    for (body, field) in [
+        (json!({"llm": {"url": "ftp://x", "provider": "custom", "model": "m"}}), "llm.url"),
+        (json!({"stt": {"token": "a\nb"}}), "stt.token"),
+        (json!({"tts": {"fallback": [{"provider": "openai", "url": "x"}]}}), "tts.fallback[0].url"),
+    ] {
+        let refused = server.post("/v1/ext/providers/test", body).await.expect_status(400);
+        assert_eq!(refused["details"][0]["field"], field);
+    }
     assert_eq!(vendor.requests.lock().unwrap().len(), count, "the key was sent nowhere");
 }
 

@@ -10,6 +10,8 @@ pub(crate) mod phrases;
 
 pub(crate) use base_url::{base_url, is_openai_host, server_url, with_path};
 
+use crate::redaction::{redact, redact_id};
+
 /// The server of a vendor.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -56,6 +58,11 @@ impl Endpoint {
     ) -> Self {
         let secrets = token.iter().map(|token| (*token).to_owned()).collect();
         Self { vendor, url: url.into(), authorization, secrets, client }
+    }
+
+    /// A vendor's id of a request or a stream, for logs.
+    pub(crate) fn redact_id(&self, id: &str) -> String {
+        redact_id(id, |words| redact(words, &self.secrets, self.vendor))
     }
 
     /// The same server at another address.

@@ -109,6 +109,8 @@ impl Outgoing {
 pub(super) enum Output {
     /// Transcript of the oldest utterance so far.
     Interim(String),
+    /// The next [`Output::Final`] lacks its end, because it is too long.
+    Cut,
     /// Transcript of the oldest utterance, which has ended.
     Final(String),
     /// The vendor's opinion about the current turn.

@@ -128,9 +128,10 @@ pub trait Tts: Send + Sync {
 
     /// An instance for one call. It opens its connection at once, because a vendor needs some time
     /// for that, and closes it when it is dropped. `like`: a request of the call without a text.
-    /// Some vendors bind a connection to the voice and the language of its first text. Called at the client's first authenticated STUN
-    /// check, before the call has a place on this server: it takes none of the server's resources.
-    /// `None`, the default: nothing has to be opened, and the synthesizer itself serves the call.
+    /// Some vendors bind a connection to the voice and the language of its first text. Called at the
+    /// client's first authenticated STUN check, before the call has a place on this server: it takes
+    /// none of the server's resources. `None`, the default: nothing has to be opened, and the
+    /// synthesizer itself serves the call.
     fn open_call(&self, like: &Request) -> Option<Arc<dyn Tts>> {
         let _ = like;
         None

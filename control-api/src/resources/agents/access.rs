@@ -9,7 +9,7 @@ use crate::store::secrets::SECRET_MASK;
 
 /// Checks the addresses and keys of `providers`. `paths` are those of the LLM, the STT and the TTS
 /// in the request. An empty text counts as absent.
-pub(super) fn check(
+pub(crate) fn check(
     providers: &Providers,
     [llm_path, stt_path, tts_path]: &[String; 3],
     errors: &FieldErrors,

@@ -1,6 +1,6 @@
 //! Agents: `/v1/ext/agent`. Other ways to create one are in [`shorthand`].
 
-mod access;
+pub(crate) mod access;
 pub(crate) mod merge;
 pub(crate) mod parse;
 pub(crate) mod response;

@@ -47,6 +47,14 @@ impl Progress {
         !self.has_sounded() || (knows_words && is_in_step)
     }
 
+    /// Whether all words have sounded: what comes after them is no speech of this text.
+    pub(super) fn is_complete(&self) -> bool {
+        let is_spoken = |rest: &str| !rest.chars().any(char::is_alphanumeric);
+        self.has_sounded()
+            && self.can_continue()
+            && self.spoken_bytes.and_then(|start| self.text.get(start..)).is_some_and(is_spoken)
+    }
+
     /// The words that remain, and the time at which they begin, in seconds. If nothing has sounded,
     /// the whole text.
     pub(super) fn remaining(&mut self) -> (String, f64) {
@@ -78,6 +86,9 @@ mod tests {
         progress.add_words(&[word("One,", 0.4), word("two,", 1.1)]);
         assert!(progress.can_continue());
         assert_eq!(progress.remaining(), ("and one more.".into(), 1.0));
+        assert!(!progress.is_complete());
+        progress.add_words(&[word("and", 1.15), word("one", 1.2), word("more", 1.25)]);
+        assert!(progress.is_complete(), "only a full stop remains");
     }
 
     #[test]

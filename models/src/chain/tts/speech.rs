@@ -326,6 +326,7 @@ impl Speech {
         }
         state.marks.retain(|(from, _)| *from != number);
         let (next, can_continue) = (state.race.next(), state.progress.can_continue());
+        let is_complete = state.progress.is_complete();
         if let Failure::OtherRuns(other) = failure {
             self.warn(&[error.to_string()], Some(self.name(other)));
         }
@@ -344,11 +345,12 @@ impl Speech {
             return;
         }
         let last = match next < self.entries.len() {
-            true if can_continue => match self.start(Some(error)) {
+            true if can_continue && !is_complete => match self.start(Some(error)) {
                 Ok(()) => return,
                 Err(error) => Event::Failed(error),
             },
-            // The rest is unknown. The next voice speaks from the next segment on.
+            // Nothing remains, or the rest is unknown. The next voice speaks from the next segment
+            // on.
             true => {
                 self.warn(&[error.to_string()], Some(self.name(next)));
                 lock(&self.replies).change_voice(self.request.reply, next);

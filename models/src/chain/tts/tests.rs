@@ -150,6 +150,19 @@ fn the_next_voice_goes_on_after_the_words_that_have_sounded() {
 }
 
 #[test]
+fn a_voice_that_fails_after_all_words_ends_its_segment() {
+    let first = [words(&[("One", 0.3), ("two", 0.5)]), audio(9.0), failure(ErrorKind::Failed)];
+    let harness = Harness::new(&[
+        voice(&["ada"], vec![Ok(first.into())]),
+        voice(&["slt"], vec![Ok(vec![Event::End])]),
+    ]);
+    let events = harness.speak(1, "One two.");
+    assert_eq!(events, ["One 0.3, two 0.5", "9 s", WARNING, "end"]);
+    harness.speak(1, "Three.");
+    assert_eq!(harness.requests(1), [request("Three.", "slt")], "nothing remained of the first");
+}
+
+#[test]
 fn without_word_times_the_next_voice_begins_with_the_next_segment() {
     let first = voice(&["ada"], vec![Ok(vec![audio(0.5), failure(ErrorKind::Failed)])]);
     let second = voice(&["slt"], vec![Ok(vec![Event::End])]);

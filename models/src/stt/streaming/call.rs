@@ -32,7 +32,7 @@ pub(in crate::stt) trait Transport: Send + 'static {
     fn serve(&mut self, call: &mut Call) -> impl Future<Output = Result<Dropped, Failure>> + Send;
 
     /// For the log: the vendor's id of the stream, and numbers of unusual messages.
-    fn statistics(&self) -> String;
+    fn statistics(&self, endpoint: &Endpoint) -> String;
 }
 
 /// State of a stream that does not depend on the transport.
@@ -96,7 +96,7 @@ impl Call {
         loop {
             let served = transport.serve(&mut self).await;
             self.meter.report(Instant::now(), &self.sink);
-            let statistics = transport.statistics();
+            let statistics = transport.statistics(&self.endpoint);
             let Failure { error, retry_after, .. } = match served {
                 Ok(Dropped) => {
                     if !self.has_answered {

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::call::{Call, Dropped, Transport};
 use super::pacing::Backlog;
+use super::utterances::MAX_TEXT_BYTES;
 use super::{Codec, Command, Endpoint, Outgoing, Output};
 use crate::hosted::connection::{self, PING_INTERVAL, SEND_TIMEOUT, wait_until};
 use crate::hosted::failure::Failure;
@@ -77,8 +78,9 @@ impl<C: Codec> Transport for Session<C> {
         }
     }
 
-    fn statistics(&self) -> String {
-        format!("{}, {:?}", self.codec.stream_id(), self.codec.utterances().counts)
+    fn statistics(&self, endpoint: &Endpoint) -> String {
+        let id = endpoint.redact_id(self.codec.stream_id());
+        format!("{id}, {:?}", self.codec.utterances().counts)
     }
 }
 
@@ -246,6 +248,13 @@ impl<C: Codec> Session<C> {
         for output in self.outputs.drain(..) {
             match output {
                 Output::Interim(text) => call.sink.send(Event::Interim(text)),
+                Output::Cut => {
+                    let vendor = call.endpoint.vendor;
+                    call.sink.send(Event::Warning(format!(
+                        "{vendor} sent a transcript of more than {} KiB; its end was dropped.",
+                        MAX_TEXT_BYTES >> 10
+                    )));
+                }
                 Output::Final(text) => call.finish_utterance(text),
                 Output::Turn(hint) => call.sink.send(Event::Turn(hint)),
                 Output::Tokens(tokens) => call.meter.add_tokens(Instant::now(), tokens),

@@ -121,7 +121,7 @@ impl<T: Transport, F: Fn() -> T + Send + Sync + 'static> Shadows<F> {
 async fn run(mut call: Call, mut transport: impl Transport, probe: Arc<Probe>) {
     let served = transport.serve(&mut call).await;
     call.meter.report(Instant::now(), &call.sink);
-    let statistics = transport.statistics();
+    let statistics = transport.statistics(&call.endpoint);
     match served {
         Ok(Dropped) => {
             tracing::debug!(statistics, "the probe of a hosted STT is closed");

@@ -61,6 +61,8 @@ pub(in crate::stt) struct Utterance {
     interim: String,
     /// The last interim transcript that was delivered, unless the vendor has retracted it.
     delivered: String,
+    /// Whether words did not fit into [`MAX_TEXT_BYTES`].
+    is_cut: bool,
     /// Whether the vendor has sent anything for it.
     pub(in crate::stt) is_answered: bool,
     /// When an answer to the audio became due.
@@ -74,13 +76,13 @@ pub(in crate::stt) struct Utterance {
 impl Utterance {
     fn text(&self) -> String {
         let mut text = self.segments.clone();
-        append(&mut text, &self.interim);
+        let _ = append(&mut text, &self.interim);
         text
     }
 
     /// Adds a final segment, which replaces the text that may change.
     pub(in crate::stt) fn add_segment(&mut self, text: &str) {
-        append(&mut self.segments, text);
+        self.is_cut |= !append(&mut self.segments, text);
         self.interim.clear();
     }
 
@@ -90,7 +92,7 @@ impl Utterance {
             self.delivered.clear();
         }
         self.interim.clear();
-        append(&mut self.interim, text);
+        let _ = append(&mut self.interim, text);
     }
 
     /// Adds to the text that may change, without a blank.
@@ -221,6 +223,7 @@ impl Utterances {
             segments: String::new(),
             interim: String::new(),
             delivered: String::new(),
+            is_cut: false,
             is_answered: false,
             answer_due_since: None,
             ended: None,
@@ -294,6 +297,9 @@ impl Utterances {
             text.clone_from(&finished.delivered);
             self.counts.emptied += 1;
         }
+        if finished.is_cut {
+            outputs.push(Output::Cut);
+        }
         outputs.push(Output::Final(text));
         // The vendor transcribes in order: the next utterance had no answer yet.
         if let Some(next) = self.queue.front_mut()
@@ -339,18 +345,19 @@ impl Utterances {
     }
 }
 
-/// Appends a text after a blank, up to [`MAX_TEXT_BYTES`].
-fn append(text: &mut String, more: &str) {
+/// Appends a text after a blank, up to [`MAX_TEXT_BYTES`]. Returns whether all of it fits.
+fn append(text: &mut String, more: &str) -> bool {
     let more = more.trim();
     if more.is_empty() {
-        return;
+        return true;
     }
     let room = MAX_TEXT_BYTES.saturating_sub(text.len() + 1);
-    let more = &more[..more.floor_char_boundary(room)];
-    if !text.is_empty() && !more.is_empty() {
+    let part = &more[..more.floor_char_boundary(room)];
+    if !text.is_empty() && !part.is_empty() {
         text.push(' ');
     }
-    text.push_str(more);
+    text.push_str(part);
+    part.len() == more.len()
 }
 
 /// Duration of audio, in seconds.

@@ -66,7 +66,7 @@ impl Transport for Requests {
         }
     }
 
-    fn statistics(&self) -> String {
+    fn statistics(&self, _: &Endpoint) -> String {
         format!("{} requests were repeated", self.retries)
     }
 }
