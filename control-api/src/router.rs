@@ -16,7 +16,8 @@ use crate::state::AppState;
 use crate::web::Pages;
 
 pub(crate) fn router(state: &Arc<AppState>) -> Router {
-    let pages = Pages::new(&json!(state.config.ice_servers));
+    let pages = Pages::new(&json!(state.config.ice_servers))
+        .with_media_origin(state.storage.insecure_origin());
     let api_routes = resources::routes()
         .merge(openapi::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.

@@ -73,6 +73,8 @@ pub(crate) struct Storage {
     signer: Option<Arc<dyn Signer>>,
     /// Folder in the bucket.
     prefix: ObjectPath,
+    /// Origin of links, if it is not `https`.
+    insecure_origin: Option<String>,
 }
 
 /// What a file is, for those who read it.
@@ -111,6 +113,7 @@ impl Storage {
             ..RetryConfig::default()
         };
         let options = || config.options.iter().map(|(name, value)| (name.to_lowercase(), value));
+        let mut endpoint = None;
         let (store, signer): (Arc<dyn ObjectStore>, Arc<dyn Signer>) = match url.scheme() {
             "s3" => {
                 let known = options().filter_map(|(name, value)| {
@@ -121,6 +124,7 @@ impl Storage {
                 for (key, value) in known {
                     builder = builder.with_config(key, value);
                 }
+                endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint);
                 let store = Arc::new(builder.with_url(text).build()?);
                 (Arc::clone(&store) as _, store)
             }
@@ -145,12 +149,17 @@ impl Storage {
                 for (key, value) in known {
                     builder = builder.with_config(key, value);
                 }
+                endpoint = builder.get_config_value(&AzureConfigKey::Endpoint);
                 let store = Arc::new(builder.with_url(text).build()?);
                 (Arc::clone(&store) as _, store)
             }
         };
+        let insecure_origin = endpoint
+            .and_then(|endpoint| Url::parse(&endpoint).ok())
+            .filter(|endpoint| endpoint.scheme() == "http")
+            .map(|endpoint| endpoint.origin().ascii_serialization());
         let prefix = ObjectPath::from_url_path(url.path()).map_err(object_store::Error::from)?;
-        Ok(Self { store, signer: Some(signer), prefix })
+        Ok(Self { store, signer: Some(signer), prefix, insecure_origin })
     }
 
     fn open_folder(folder: &Path) -> Result<Self, Error> {
@@ -160,12 +169,22 @@ impl Storage {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(folder).map_err(|error| Error::file(folder, error))?;
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), signer: None, prefix: ObjectPath::default() })
+        Ok(Self {
+            store: Arc::new(store),
+            signer: None,
+            prefix: ObjectPath::default(),
+            insecure_origin: None,
+        })
     }
 
     /// Whether files are read through this server.
     pub(crate) fn is_local(&self) -> bool {
         self.signer.is_none()
+    }
+
+    /// Origin of the links to files, if it is not `https`. A page must be permitted to read it.
+    pub(crate) fn insecure_origin(&self) -> Option<&str> {
+        self.insecure_origin.as_deref()
     }
 
     fn path(&self, key: &str) -> ObjectPath {

@@ -14,13 +14,8 @@ use std::time::{Duration, Instant};
 use conversation::id::ConversationId;
 use cpu_time::ThreadTime;
 use engine::messages::{Message, OfferRequest};
-use engine::transport::socket::{Socket, SocketConfig};
 use engine::transport::tcp;
-use str0m::change::SdpAnswer;
-use str0m::format::Codec;
-use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
-use str0m::net::{Protocol, Receive};
-use str0m::{Candidate, Input, Output, Rtc};
+use support::virtual_client::{Client, loopback_socket};
 use support::{Harness, call_config};
 use tokio::sync::oneshot;
 
@@ -29,85 +24,9 @@ const UNKNOWN_DATAGRAMS: usize = 1_500;
 /// Maximum number of bytes that the kernel accounts for a small datagram.
 const KERNEL_BYTES_PER_DATAGRAM: usize = 1_280;
 
-/// A client built on str0m that runs in the harness's time.
-struct Client {
-    rtc: Rtc,
-    socket: UdpSocket,
-    audio: Mid,
-    connected: bool,
-}
-
-impl Client {
-    fn offer(harness: &mut Harness) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let mut rtc = Rtc::builder().build(harness.now);
-        rtc.add_local_candidate(Candidate::host(socket.local_addr().unwrap(), "udp").unwrap());
-        let mut api = rtc.sdp_api();
-        let audio = api.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        let (offer, pending) = api.apply().unwrap();
-        let accepted = harness.offer_call(call_config(1), offer.to_sdp_string());
-        rtc.sdp_api()
-            .accept_answer(pending, SdpAnswer::from_sdp_string(&accepted.answer).unwrap())
-            .unwrap();
-        Self { rtc, socket, audio, connected: false }
-    }
-
-    fn join(harness: &mut Harness) -> Self {
-        let mut client = Self::offer(harness);
-        for _ in 0..5_000 {
-            client.exchange(harness.now);
-            harness.now += Duration::from_millis(1);
-            harness.media_thread.step(harness.now);
-            if client.connected && harness.recorder.event_names(1).contains(&"joined".to_owned()) {
-                return client;
-            }
-        }
-        panic!("it never connected: {:?}", harness.recorder.event_names(1));
-    }
-
-    /// Sends all pending datagrams and handles those received. Returns the number of those sent.
-    fn exchange(&mut self, now: Instant) -> usize {
-        let mut sent = 0;
-        self.rtc.handle_input(Input::Timeout(now)).unwrap();
-        let to = self.socket.local_addr().unwrap();
-        let mut buffer = [0; 2_000];
-        loop {
-            match self.rtc.poll_output().unwrap() {
-                Output::Transmit(datagram) => {
-                    drop(self.socket.send_to(&datagram.contents, datagram.destination));
-                    sent += 1;
-                }
-                Output::Event(event) => self.connected |= matches!(event, str0m::Event::Connected),
-                Output::Timeout(_) => match self.socket.recv_from(&mut buffer) {
-                    Ok((n, from)) => {
-                        let received = Receive::new(Protocol::Udp, from, to, &buffer[..n]).unwrap();
-                        self.rtc.handle_input(Input::Receive(now, received)).unwrap();
-                    }
-                    Err(_) => return sent,
-                },
-            }
-        }
-    }
-
-    fn send_voice(&mut self, now: Instant, n: u64) {
-        let writer = self.rtc.writer(self.audio).unwrap();
-        let pt = writer.payload_params().find(|p| p.spec().codec == Codec::Opus).unwrap().pt();
-        writer
-            .write(
-                pt,
-                now,
-                MediaTime::new(n * 960, Frequency::FORTY_EIGHT_KHZ),
-                vec![0xf8, n as u8, 3],
-            )
-            .unwrap();
-        self.exchange(now);
-    }
-}
-
-fn loopback_socket() -> Socket {
-    let hosts = vec![[127, 0, 0, 1].into()];
-    Socket::bind(&SocketConfig { host_addresses: hosts, ..SocketConfig::default() }).unwrap()
+/// Sends the packet with this number.
+fn send_voice(client: &mut Client, harness: &Harness, n: u64) {
+    client.send_voice(harness.now, n, vec![0xf8, n as u8, 3]);
 }
 
 #[test]
@@ -117,7 +36,7 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
     let held = UNKNOWN_DATAGRAMS.min(socket.receive_buffer().unwrap() / KERNEL_BYTES_PER_DATAGRAM);
     let feed = socket.injector();
     let mut harness = Harness::with_socket(socket);
-    let mut client = Client::join(&mut harness);
+    let mut client = Client::join(&mut harness, call_config(1));
     // After the handshakes, the thread reads its socket only at its ticks.
     for _ in 0..150 {
         client.exchange(harness.now);
@@ -137,8 +56,8 @@ fn a_tick_reads_all_that_a_flood_brought_and_the_call_behind_it() {
         for _ in 0..held {
             stranger.send_to(&[0x55; 60], port).unwrap();
         }
-        client.send_voice(harness.now, 2 * n);
-        client.send_voice(harness.now, 2 * n + 1);
+        send_voice(&mut client, &harness, 2 * n);
+        send_voice(&mut client, &harness, 2 * n + 1);
         let tick = harness.media_thread.wake_at().unwrap().max(harness.now);
         let started = ThreadTime::now();
         harness.media_thread.step(tick);
@@ -217,7 +136,7 @@ fn a_client_that_floods_its_own_connection_is_held_to_its_rate_and_heard_afterwa
     let mut socket = loopback_socket();
     let feed = socket.injector();
     let mut harness = Harness::with_socket(socket);
-    let mut client = Client::join(&mut harness);
+    let mut client = Client::join(&mut harness, call_config(1));
     for _ in 0..150 {
         client.exchange(harness.now);
         harness.run_for(10 * MS);
@@ -237,8 +156,8 @@ fn a_client_that_floods_its_own_connection_is_held_to_its_rate_and_heard_afterwa
     assert_eq!(limited(&harness), 10_000 - 2_048, "the burst is passed on");
     harness.run_for(1_000 * MS);
     let windows = harness.stats.vad_windows.load(Relaxed);
-    client.send_voice(harness.now, 0);
-    client.send_voice(harness.now, 1);
+    send_voice(&mut client, &harness, 0);
+    send_voice(&mut client, &harness, 1);
     harness.run_for(40 * MS);
     assert!(harness.stats.vad_windows.load(Relaxed) > windows, "the client is heard again");
     assert_eq!(limited(&harness), 10_000 - 2_048);
@@ -316,7 +235,7 @@ fn one_offer_is_read_in_a_step_and_ticks_come_between() {
 fn a_client_that_connects_is_answered_in_the_step_of_a_tick_too() {
     let mut harness = Harness::with_socket(loopback_socket());
     let _other = harness.start_call(call_config(2), &[], "");
-    let mut client = Client::offer(&mut harness);
+    let mut client = Client::offer(&mut harness, call_config(1));
     harness.run_for(100 * MS);
     let mut buffer = [0; 2_000];
     for _ in 0..100 {

@@ -171,6 +171,7 @@ pub async fn ask(llm: &dyn Llm, limit: Duration) -> Result<TextResult, Error> {
         interrupted: false,
         utterance: None,
         started_at: None,
+        ended_at: None,
         in_context: true,
     };
     let request = llm::Request {

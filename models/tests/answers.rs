@@ -159,6 +159,7 @@ impl Evaluator {
                 interrupted: false,
                 utterance: None,
                 started_at: None,
+                ended_at: None,
                 in_context: true,
             })],
             snippets: snippets(index, llm.max_passages().unwrap(), question),

@@ -8,6 +8,12 @@ from kit.recorded_conversation import CUT, MESSAGES, RecordedConversation, webm
 
 #: The position in seconds, once the browser shows it.
 POSITION = "document.querySelector('video').currentTime"
+#: Where the element with the focus is on the timeline: left edge and width, relative to it.
+PLACE_OF_FOCUS = (
+    "[document.activeElement, document.querySelector('.track')]"
+    ".map((node) => node.getBoundingClientRect())"
+    ".reduce((mark, track) => [(mark.left - track.left) / track.width, mark.width / track.width])"
+)
 IS_PAUSED = "document.querySelector('video').paused"
 #: What is highlighted.
 HIGHLIGHTED = "[...document.querySelectorAll('.unit.current')].map((unit) => unit.textContent)"
@@ -104,6 +110,28 @@ def test_the_player_obeys_keys_while_it_has_the_focus(recorded):
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.evaluate(POSITION) == pytest.approx(5.3, abs=0.001)
+    # The bars of both speakers.
+    bars = page.locator(".lane button")
+    said = {bar.get_attribute("aria-label"): bar for bar in bars.all()}
+    assert [text for text in said if text.startswith("Caller")] == [
+        "Caller at 0:02 for 1.2 s: How much is a haircut?",
+        "Caller at 0:05 for 1.4 s: Stop. When do you open?",
+    ]
+    assert len(said) == len(MESSAGES)
+    assert page.locator(".lane button[tabindex='0']").count() == 1
+    bars.first.focus()
+    for expected in (0.5, 4.3):
+        page.keyboard.press("Home" if expected == 0.5 else "ArrowRight")
+        if expected == 4.3:
+            page.keyboard.press("ArrowRight")
+        assert page.evaluate(IS_FOCUS_VISIBLE)
+        text = page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert page.inner_text(".mark-text") == text
+        page.keyboard.press("Enter")
+        assert page.evaluate(POSITION) == pytest.approx(expected, abs=0.001)
+    page.keyboard.press("ArrowLeft")
+    left, width = page.evaluate(PLACE_OF_FOCUS)
+    assert left == pytest.approx(2.5 / 12, abs=0.01) and width == pytest.approx(1.2 / 12, abs=0.01)
     # The turns.
     marks = page.locator(".marks button:visible")
     texts = [marks.nth(i).get_attribute("aria-label") for i in range(marks.count())]
@@ -119,12 +147,7 @@ def test_the_player_obeys_keys_while_it_has_the_focus(recorded):
     page.keyboard.press("Enter")
     assert page.evaluate(POSITION) == pytest.approx(6.7, abs=0.001)
     # The marks lie where the turns are in the file.
-    left, width = page.evaluate(
-        "[document.activeElement, document.querySelector('.track')]"
-        ".map((node) => node.getBoundingClientRect())"
-        ".reduce((mark, track) => [(mark.left - track.left) / track.width, mark.width /"
-        " track.width])"
-    )
+    left, width = page.evaluate(PLACE_OF_FOCUS)
     assert left == pytest.approx(6.7 / 12, abs=0.01) and width == pytest.approx(1.1 / 12, abs=0.01)
 
 
@@ -177,6 +200,26 @@ def test_a_recording_is_awaited_and_can_be_deleted(server, recorded):
     assert page.evaluate("document.activeElement.textContent") == "The recording was deleted."
     assert page.is_hidden("video") and page.get_attribute("video", "src") is None
     # The transcript is kept.
+    assert page.locator(".transcript li").count() == len(MESSAGES)
+
+
+def test_a_recording_that_failed_says_why(recorded):
+    console_page, conversation = recorded(stored=False)
+    page = console_page.page
+    page.wait_for_selector("[role=status]:has-text('The recording is being prepared.')")
+    conversation.error = "the file has no valid header"
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_selector(
+        "[role=status]:has-text('The recording has failed: the file has no valid header.')"
+    )
+    assert page.is_hidden(".player") and page.is_hidden("text=Download")
+    assert page.is_visible("text=Delete recording")
+    reads = conversation.reads
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.click("text=Delete recording")
+    page.click("dialog >> button:has-text('Delete recording')")
+    page.wait_for_selector("[role=status]:has-text('The recording was deleted.')")
+    assert conversation.reads == reads, "nothing is awaited any more"
     assert page.locator(".transcript li").count() == len(MESSAGES)
 
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { turnMark } from "../../control-api/src/web/console/recording-timeline.js";
+import { speechBars, turnMark } from "../../control-api/src/web/console/recording-timeline.js";
 import { addTimes, UnitTracks, unitsOf } from "../../control-api/src/web/console/timed-lines.js";
 
 const message = (role, start, duration, content, words) => ({
@@ -98,6 +98,25 @@ test("what is said at a time is found, of both who speak at once", () => {
     [3.5, []],
   ];
   for (const [seconds, said] of expected) assert.deepEqual(texts(tracks.at(seconds)), said);
+});
+
+test("each spoken message has a bar, in the order of the starts", () => {
+  const long = "word ".repeat(40).trim();
+  const bars = speechBars([
+    message("user", 61.25, 1.24, "Stop."),
+    { ...message("assistant", 60, 2, long), interrupted: true },
+    message("user", 70, 0, "Typed."),
+    message("tool", 71, 1, "{}"),
+  ]);
+  assert.deepEqual(bars, [
+    {
+      speaker: "Agent",
+      from: 60,
+      to: 62,
+      text: `Agent at 1:00 for 2.0 s, interrupted: ${long.slice(0, 79)}…`,
+    },
+    { speaker: "Caller", from: 61.25, to: 62.49, text: "Caller at 1:01 for 1.2 s: Stop." },
+  ]);
 });
 
 test("a turn is marked from the end of the speech to the answer, with its latencies", () => {

@@ -33,9 +33,9 @@ const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("benches/steps/webrtc.rs", &["Direction"], "a type of str0m"),
     ("engine/src/transport/webrtc.rs", &["Direction"], "a type of str0m"),
     ("engine/src/transport/webrtc_tests.rs", &["Direction"], "a type of str0m"),
-    ("engine/tests/flood.rs", &["Direction"], "a type of str0m"),
     ("engine/tests/panics.rs", &["Direction"], "a type of str0m"),
     ("engine/tests/support/udp_client.rs", &["Direction"], "a type of str0m"),
+    ("engine/tests/support/virtual_client.rs", &["Direction"], "a type of str0m"),
     ("tests/fuzz/src/harness.rs", &["Direction"], "a type of str0m"),
     ("scripts/mutants.py", &["shard", "shards", "shard_count"], "the term of cargo-mutants"),
     (

@@ -54,6 +54,7 @@ pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> st
                 interrupted: true,
                 utterance: Some(utterance),
                 started_at: Some(item.started_at),
+                ended_at: None,
                 in_context: true,
             }));
         }

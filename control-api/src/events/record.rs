@@ -55,7 +55,7 @@ pub(crate) struct TranscriptEntry {
     pub(crate) content: String,
     #[schemars(extend("format" = "uuid"))]
     conversation_id: String,
-    /// Seconds since the start of the conversation.
+    /// When its first word was spoken, in seconds since the start of the conversation.
     message_timestamp: f64,
 }
 
@@ -139,7 +139,8 @@ struct ChatMessage {
     content: String,
     #[schemars(extend("format" = "date-time"))]
     timestamp: String,
-    /// Start of the message, in seconds since the start of the conversation.
+    /// Start of the message, in seconds since the start of the conversation, which is that of the
+    /// recording: the first sample of the agent's utterance, or the begin of the user's speech.
     seconds_from_start: f64,
     /// Seconds from the start to the end of the message.
     duration: f64,
@@ -260,6 +261,9 @@ pub(crate) struct Conversation<'a> {
     is_recorded: bool,
     /// A link to the recording, new in each response; empty until it is stored.
     recording_url: String,
+    /// Why the recording has failed, so that there is no link and will be none. Otherwise absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recording_error: Option<String>,
     transcript: Vec<TranscriptEntry>,
     #[schemars(with = "ChatHistory")]
     chat_history: Value,
@@ -293,17 +297,27 @@ pub(crate) fn list_item<'a>(
     }
 }
 
-/// The single-record form. `recording_url`: a link, or empty.
+/// Whether a conversation is recorded, and where.
+#[derive(Default)]
+pub(crate) struct RecordingView {
+    pub(crate) is_recorded: bool,
+    /// Empty until it is stored.
+    pub(crate) url: String,
+    /// Why there is no file, and will be none.
+    pub(crate) error: Option<String>,
+}
+
+/// The single-record form.
 pub(crate) fn detail(
     row: &Row,
     projection: StoredRecord,
-    is_recorded: bool,
-    recording_url: String,
+    recording: RecordingView,
 ) -> Conversation<'_> {
     Conversation {
         fields: ConversationFields::new(row),
-        is_recorded,
-        recording_url,
+        is_recorded: recording.is_recorded,
+        recording_url: recording.url,
+        recording_error: recording.error,
         transcript: projection.transcript,
         chat_history: projection.chat_history,
         snippets: projection.snippets,

@@ -44,10 +44,11 @@ pub(crate) struct RecordingNotice {
 }
 
 impl RecordingNotice {
-    /// The notice of an agent's calls; `None` if they are not recorded, or without a notice.
-    pub(crate) fn of(settings: &AgentSettings) -> Option<Self> {
+    /// The notice of an agent's calls; `None` if they are not recorded, because the agent does not
+    /// want it or this server cannot, or are recorded without a notice.
+    pub(crate) fn of(state: &AppState, settings: &AgentSettings) -> Option<Self> {
         let recording = &settings.config.recording;
-        (settings.record && recording.notice)
+        (settings.record && recording.notice && state.engine().recording_error().is_none())
             .then_some(Self { notice: true, optional: recording.optional })
     }
 }
@@ -66,6 +67,6 @@ async fn about(
     let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
     let persona_name = persona.unwrap_or(&row.agent_name).to_owned();
     let suggested_questions = agent.settings.config.suggested_questions.clone();
-    let recording = RecordingNotice::of(&agent.settings);
+    let recording = RecordingNotice::of(&state, &agent.settings);
     Ok(axum::Json(About { status: row.status, persona_name, suggested_questions, recording }))
 }

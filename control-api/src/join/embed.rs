@@ -78,7 +78,7 @@ async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableA
     if !settings.embed.enabled || !settings.is_active {
         return Err(not_found());
     }
-    let recording = RecordingNotice::of(&settings);
+    let recording = RecordingNotice::of(state, &settings);
     let origins = settings.embed.origins.into_iter().map(|origin| origin.0).collect();
     Ok(EmbeddableAgent { workspace, id, origins, recording })
 }

@@ -1,17 +1,10 @@
 //! What the record of a conversation says about its recording.
 
 use crate::clock;
+use crate::events::record::RecordingView;
 use crate::state::AppState;
 use crate::store;
-use crate::store::recording::STORED;
-
-/// Whether a conversation is recorded, and where.
-#[derive(Default)]
-pub(crate) struct RecordingView {
-    pub(crate) is_recorded: bool,
-    /// Empty until it is stored.
-    pub(crate) url: String,
-}
+use crate::store::recording::{FAILED, STORED};
 
 /// The recording of a conversation. `is_recorded`: according to its events. `base`: `{base_url}`.
 pub(crate) async fn view(
@@ -21,11 +14,12 @@ pub(crate) async fn view(
     base: &str,
 ) -> store::Result<RecordingView> {
     let Some(row) = state.store.recording(id).await? else {
-        return Ok(RecordingView { is_recorded, url: String::new() });
+        return Ok(RecordingView { is_recorded, ..RecordingView::default() });
     };
     let is_recorded = row.is_present();
     if row.status != STORED {
-        return Ok(RecordingView { is_recorded, url: String::new() });
+        let error = row.error.filter(|_| row.status == FAILED);
+        return Ok(RecordingView { is_recorded, url: String::new(), error });
     }
     let validity = state.config.recordings.link_validity;
     let url = match state.storage.link(&row.storage_key, validity).await {
@@ -40,5 +34,5 @@ pub(crate) async fn view(
             state.media_links.link(base, &row.storage_key, expires)
         }
     };
-    Ok(RecordingView { is_recorded, url })
+    Ok(RecordingView { is_recorded, url, error: None })
 }

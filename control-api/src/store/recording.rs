@@ -45,12 +45,24 @@ pub(crate) struct Row {
     pub(crate) duration_ms: i64,
     /// Attempts of the current step that failed.
     pub(crate) attempts: i64,
+    /// Why it failed, or the last attempt did.
+    pub(crate) error: Option<String>,
 }
 
-from_row!(Row { conversation, server, status, storage_key, format, bytes, duration_ms, attempts });
+from_row!(Row {
+    conversation,
+    server,
+    status,
+    storage_key,
+    format,
+    bytes,
+    duration_ms,
+    attempts,
+    error,
+});
 
 const COLUMNS: &str =
-    "conversation, server, status, storage_key, format, bytes, duration_ms, attempts";
+    "conversation, server, status, storage_key, format, bytes, duration_ms, attempts, error";
 
 impl Row {
     /// Whether it exists for clients.

@@ -1,6 +1,8 @@
 //! The console: one page for every path below `/console`, and its modules. It reads its data from
 //! the REST API.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::{HeaderMap, Response};
@@ -33,11 +35,22 @@ const ASSETS: &[Asset] = assets! {
 };
 
 /// `GET /console`, all paths below it, and `GET /assets/console/{file}`.
-pub(super) fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
+/// `media_origin`: storage of recordings without `https`.
+pub(super) fn router<S: Clone + Send + Sync + 'static>(media_origin: Option<&str>) -> Router<S> {
+    // Samples of voices are blobs. Recordings may be in object storage, at an address that only
+    // their links know.
+    let mut media = "'self' blob: https:".to_owned();
+    if let Some(origin) = media_origin {
+        media.push(' ');
+        media.push_str(origin);
+    }
+    let media: Arc<str> = media.into();
     // Images of avatars are data URIs.
-    let shell = async || page(Bytes::from_static(PAGE.as_bytes()), "'self' data:", "'none'");
+    let shell = async move || {
+        page(Bytes::from_static(PAGE.as_bytes()), "'self' data:", Some(&media), "'none'")
+    };
     Router::new()
-        .route("/console", get(shell))
+        .route("/console", get(shell.clone()))
         .route("/console/{*page}", get(shell))
         .route("/assets/console/{file}", get(asset))
 }
@@ -57,7 +70,7 @@ mod tests {
     use super::*;
 
     async fn fetch(path: &str) -> Response<Body> {
-        router::<()>()
+        router::<()>(None)
             .with_state(())
             .oneshot(Request::get(path).body(Body::empty()).unwrap())
             .await
@@ -79,6 +92,19 @@ mod tests {
                 !policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"),
                 "{policy}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn recordings_are_played_from_the_server_from_https_and_from_the_storage() {
+        for (origin, sources) in [
+            (None, "'self' blob: https:"),
+            (Some("http://storage.lan:9000"), "'self' blob: https: http://storage.lan:9000"),
+        ] {
+            let request = Request::get("/console").body(Body::empty()).unwrap();
+            let response = router::<()>(origin).with_state(()).oneshot(request).await.unwrap();
+            let policy = response.headers()["content-security-policy"].to_str().unwrap();
+            assert!(policy.contains(&format!("; media-src {sources}; connect-src")), "{policy}");
         }
     }
 

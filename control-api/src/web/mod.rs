@@ -51,6 +51,8 @@ const ASSETS: &[Asset] = &[
 pub struct Pages {
     /// Escaped JSON.
     ice_servers: String,
+    /// Origin of the storage of recordings, if the console must be permitted to read it.
+    media_origin: Option<String>,
 }
 
 impl Pages {
@@ -58,7 +60,14 @@ impl Pages {
     /// that need it), `[]` for none.
     #[must_use]
     pub fn new(ice_servers: &Value) -> Self {
-        Self { ice_servers: escape(&ice_servers.to_string()) }
+        Self { ice_servers: escape(&ice_servers.to_string()), media_origin: None }
+    }
+
+    /// Permits the console to play recordings from this origin. Those with `https` need none.
+    #[must_use]
+    pub fn with_media_origin(self, origin: Option<&str>) -> Self {
+        let media_origin = origin.filter(|origin| is_csp_source(origin)).map(str::to_owned);
+        Self { media_origin, ..self }
     }
 
     /// `GET /join/{conversation_id}`, the console, and the files of both.
@@ -70,10 +79,10 @@ impl Pages {
         Router::new()
             .route(
                 "/join/{conversation_id}",
-                get(move || async move { page(call, SELF, "'none'") }),
+                get(move || async move { page(call, SELF, None, "'none'") }),
             )
             .route("/assets/{file}", get(asset))
-            .merge(console::router())
+            .merge(console::router(self.media_origin.as_deref()))
     }
 
     fn call(&self, recording: &Value) -> Bytes {
@@ -90,7 +99,7 @@ impl Pages {
                 escape(agent)
             )
         });
-        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), SELF, "'none'")
+        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), SELF, None, "'none'")
     }
 
     /// `GET /embed/{agentId}` of an agent that may be embedded. Without origins, any page may frame
@@ -102,9 +111,9 @@ impl Pages {
         let sources: Vec<&str> =
             origins.iter().map(String::as_str).filter(|origin| is_csp_source(origin)).collect();
         match (origins.is_empty(), sources.is_empty()) {
-            (true, _) => page(call, SELF, ""),
-            (false, true) => page(call, SELF, "'none'"),
-            (false, false) => page(call, SELF, &sources.join(" ")),
+            (true, _) => page(call, SELF, None, ""),
+            (false, true) => page(call, SELF, None, "'none'"),
+            (false, false) => page(call, SELF, None, &sources.join(" ")),
         }
     }
 }
@@ -119,13 +128,17 @@ pub(crate) fn is_csp_source(origin: &str) -> bool {
         && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
 }
 
-/// A page with images from `images`, which `ancestors` may frame (empty: any page).
-fn page(content: Bytes, images: &str, ancestors: &str) -> Response<Body> {
-    // Recordings may be in object storage, at an address that only their links know.
-    let mut policy = format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; \
-         media-src 'self' blob: https:; connect-src 'self'; base-uri 'none'; form-action 'none'",
-    );
+/// A page with images from `images` and files with sound from `media`, which `ancestors` may frame
+/// (empty: any page). The media of a call are streams, to which no policy applies.
+fn page(content: Bytes, images: &str, media: Option<&str>, ancestors: &str) -> Response<Body> {
+    let mut policy =
+        format!("default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; ");
+    if let Some(media) = media {
+        policy.push_str("media-src ");
+        policy.push_str(media);
+        policy.push_str("; ");
+    }
+    policy.push_str("connect-src 'self'; base-uri 'none'; form-action 'none'");
     if !ancestors.is_empty() {
         policy.push_str("; frame-ancestors ");
         policy.push_str(ancestors);
@@ -181,7 +194,7 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
 
 /// A text page.
 pub(crate) fn document(content: Bytes) -> Response<Body> {
-    page(content, SELF, "'none'")
+    page(content, SELF, None, "'none'")
 }
 
 /// Text as the content of an element or of a quoted attribute.
@@ -222,6 +235,7 @@ mod tests {
         assert_eq!(response.status(), StatusCode::OK);
         let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        assert!(!policy.contains("media-src"), "{policy}");
         assert!(
             !policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"),
             "{policy}"

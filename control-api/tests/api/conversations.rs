@@ -30,6 +30,7 @@ pub(crate) fn history_event(role: Role, text: &str, started_at: f64) -> Event {
         interrupted: false,
         utterance: (role == Role::Assistant).then_some(UtteranceId(0)),
         started_at: Some(Time::from_seconds(started_at)),
+        ended_at: None,
         in_context: true,
     })
 }

@@ -29,6 +29,17 @@ async fn a_recording_is_stored_and_read_by_a_link_of_the_storage() {
     let link = record["recording_url"].as_str().unwrap();
     assert!(link.contains("/bucket/calls/recordings/") && link.contains("X-Amz-Expires=3600"));
     assert_eq!(s3.objects().len(), 1);
+    // Its address is not https: only the console may play files from it.
+    let origin = link.split("/bucket").next().unwrap();
+    for (page, is_allowed) in [("/console", true), (&*format!("/join/{id}"), false), ("/", false)] {
+        let reply = server.send(server.request("GET", page)).await;
+        let policy = reply.header("content-security-policy");
+        assert_eq!(
+            policy.contains(&format!("media-src 'self' blob: https: {origin};")),
+            is_allowed
+        );
+        assert_eq!(policy.contains("media-src"), is_allowed, "{page}: {policy}");
+    }
     let stored = std::fs::read(&s3.objects()[0]).unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let whole = client.get(link).send().await.unwrap();

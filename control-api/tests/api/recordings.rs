@@ -368,6 +368,7 @@ async fn while_the_storage_is_down_files_wait_and_deletions_too() {
     wait_for_metric(&server, "visavis_recording_uploads_failed_total", 2).await;
     let record = read_record(&server, &id).await;
     assert_eq!((&record["is_recorded"], &record["recording_url"]), (&json!(true), &json!("")));
+    assert_eq!(record.get("recording_error"), None, "the upload is repeated");
     assert_eq!(files(&folder, "recordings"), [format!("{id}.webm")]);
     assert_eq!(metric(&server, "visavis_recordings{state=\"finished\"}").await, 1);
     server.stop().await;
@@ -451,10 +452,29 @@ async fn a_damaged_file_stays_and_is_reported() {
     let warning = "The recording cannot be delivered: the file has no valid header.";
     assert_eq!(record["warnings"], json!([warning]));
     assert_eq!(record["recording_url"], "");
+    assert_eq!(record["recording_error"], "the file has no valid header");
     assert!(file.exists(), "for the operator");
     let path = format!("/v1/ext/conversation/{id}/recording");
     assert_eq!(server.delete(&path).await.status, 204);
     wait_for("the file to be removed", async || (!file.exists()).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_delivered_file_that_vanishes_before_its_upload_is_reported() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let storage = folder.0.join("data/storage");
+    fs::remove_dir(&storage).unwrap();
+    fs::write(&storage, b"not a folder").unwrap();
+    let id = recorded_call(&server, &folder, json!({})).await;
+    wait_for_metric(&server, "visavis_recording_uploads_failed_total", 1).await;
+    fs::remove_file(folder.0.join(format!("data/recordings/{id}.webm"))).unwrap();
+    wait_for_metric(&server, "visavis_recordings{state=\"failed\"}", 1).await;
+    let record = read_record(&server, &id).await;
+    let warning = "The recording cannot be stored: the delivered file is missing.";
+    assert_eq!(record["warnings"], json!([warning]));
+    assert_eq!(record["recording_error"], "the delivered file is missing");
+    assert_eq!((&record["is_recorded"], &record["recording_url"]), (&json!(true), &json!("")));
 }
 
 #[tokio::test]

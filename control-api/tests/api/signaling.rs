@@ -351,6 +351,14 @@ async fn the_page_may_know_of_its_conversation_with_its_token() {
         let attribute = format!("data-recording=\"{notice}\"");
         assert!(embed.text.contains(&attribute), "no {attribute}");
     }
+    // Nothing says that a call is recorded where it cannot be.
+    *server.engine.recording_error.lock().unwrap() = Some("The disk is full.".into());
+    let agent = server.create_agent(json!({"record": true, "embed": {"enabled": true}})).await;
+    let (unrecorded, its_token) = server.create_conversation(&agent).await;
+    let page = about(&unrecorded, &its_token).await.expect_status(200);
+    assert_eq!(page.get("recording"), None);
+    let embed = server.get(&format!("/embed/{agent}")).await;
+    assert!(embed.text.contains("data-recording=\"null\""));
     let without = server.send(server.request("GET", &format!("/join/{id}/about"))).await;
     without.assert_is(401, json!({"error": UNAUTHORIZED}));
     server.delete(&format!("/v1/conversation/{id}")).await.expect_status(200);

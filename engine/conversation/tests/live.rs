@@ -15,7 +15,8 @@ use conversation::output::{CommandOutcome, LlmRequest, Output, Rejection, TtsReq
 use conversation::settings::{AgentTurnConfig, Settings, SpokenMessage};
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::{Position, Time};
-use serde_json::json;
+use conversation::view::ConversationView;
+use serde_json::{Value, json};
 
 /// A call whose driver is the test.
 struct Harness {
@@ -1104,7 +1105,77 @@ fn words_that_come_late_are_timed_from_the_speech_that_they_are_of() {
         let times = call.conversation.unreported_turn_times().next().unwrap();
         let waited = if due { 4.5 } else { 4.9 };
         assert!(near(times.stt, 4.5) && near(times.endpointing, waited), "due: {due}: {times:?}");
+        assert_eq!(user_speech(&call), [(at(0.5), at(1.5))], "due: {due}");
     }
+}
+
+/// The time with which an event is compared.
+fn at(seconds: f64) -> Option<Time> {
+    Some(Time::from_seconds(seconds))
+}
+
+/// Begin and end of each message of the user.
+fn user_speech(call: &Harness) -> Vec<(Option<Time>, Option<Time>)> {
+    let items =
+        call.events().filter_map(|e| if let Event::History(item) = e { Some(item) } else { None });
+    let of_user = items.filter(|item| item.role == Role::User);
+    of_user.map(|item| (item.started_at, item.ended_at)).collect()
+}
+
+/// What REST returns about the call.
+fn view(call: &Harness) -> ConversationView {
+    let mut view = ConversationView::default();
+    for output in &call.outputs {
+        if let Output::Emit(envelope) = output {
+            view.apply(envelope);
+        }
+    }
+    view
+}
+
+#[test]
+fn a_message_of_the_user_lasts_from_its_first_speech_to_its_last() {
+    let mut call = Harness::new(|_| {});
+    // A pause within the turn, and the VAD's reports, which are later than the speech.
+    call.send_input(1.1, Input::SpeechStarted { onset: Time::from_seconds(1.0) });
+    call.send_input(1.6, Input::SpeechStopped { end: Time::from_seconds(1.4) });
+    call.final_transcript(1.7, "Please");
+    call.send_input(1.75, Input::SpeechStarted { onset: Time::from_seconds(1.65) });
+    call.send_input(2.6, Input::SpeechStopped { end: Time::from_seconds(2.4) });
+    call.final_transcript(2.7, "go on").send_input(4.0, Input::Tick);
+    assert_eq!(user_speech(&call), [(at(1.0), at(2.4))]);
+    // What is typed is not spoken, and has the time of its commit.
+    call.send_command(5.0, Command::Respond { text: "Or stop".into() });
+    assert_eq!(user_speech(&call)[1..], [(None, None)]);
+    let history = view(&call).chat_history(|_| Value::Null);
+    let times = |n: usize| {
+        let message = &history["messages"][n];
+        (message["seconds_from_start"].as_f64(), message["duration"].as_f64())
+    };
+    assert_eq!([times(0), times(1)], [(Some(1.0), Some(1.4)), (Some(5.0), Some(0.0))], "{history}");
+}
+
+/// Speech that begins just before a reply, and is reported just after it, cuts the reply.
+#[test]
+fn the_order_of_messages_is_that_of_the_commits() {
+    let mut call = Harness::new(|_| {});
+    call.final_transcript(1.0, "Hello")
+        .send_input(1.4, Input::Tick)
+        .llm_text(1.5, "One two three four five.")
+        .llm_end(1.6);
+    call.tts_end(2.05, 0, 2.0).playout_event(2.05, 0, PlayoutEvent::Started);
+    call.send_input(2.1, Input::SpeechStarted { onset: Time::from_seconds(2.0) });
+    call.send_input(2.9, Input::SpeechContinued { until: Time::from_seconds(2.9) });
+    call.playout_event(2.9, 0, PlayoutEvent::Progress(Position::from_seconds(0.85)));
+    call.send_input(3.4, Input::SpeechStopped { end: Time::from_seconds(3.2) });
+    call.final_transcript(3.5, "Stop it").send_input(4.5, Input::Tick);
+    assert_eq!(user_speech(&call)[1..], [(at(2.0), at(3.2))]);
+    let view = view(&call);
+    let order: Vec<_> = view.transcript().map(|item| (item.role, item.started_at)).collect();
+    let time = Time::from_seconds;
+    let expected =
+        [(Role::User, time(1.4)), (Role::Assistant, time(2.05)), (Role::User, time(2.0))];
+    assert_eq!(order, expected);
 }
 
 #[test]

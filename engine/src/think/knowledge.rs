@@ -45,6 +45,7 @@ mod tests {
             interrupted: false,
             utterance: None,
             started_at: None,
+            ended_at: None,
             in_context: true,
         })
     }

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part of it
 
 pub mod udp_client;
+pub mod virtual_client;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -381,6 +382,11 @@ impl Harness {
         Self::build(Box::new(LoudnessVad), None, Some(recorder), None, 0.0)
     }
 
+    /// A harness with a socket of its own that records calls.
+    pub fn with_socket_and_recorder(socket: Socket, recorder: Recorder) -> Self {
+        Self::build(Box::new(LoudnessVad), None, Some(recorder), Some((socket, None)), 0.0)
+    }
+
     fn build(
         vad: Box<dyn Vad>,
         trace: Option<engine::channel::Sender<engine::trace::TraceMessage>>,
@@ -504,10 +510,22 @@ impl Harness {
 
     /// Offers a connection for a call of an agent that says nothing; returns the answer.
     pub fn offer_call(&mut self, call: CallConfig, sdp: String) -> AcceptedOffer {
-        let conversation = call.id;
         let tts = Arc::new(ScriptedTts { time: self.time.clone() });
-        let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: String::new() });
-        let stt = self.scripted_stt(&[]);
+        self.offer_scripted_call(call, sdp, &[], "", tts)
+    }
+
+    /// Offers a connection for a call with the script of [`Self::start_call_with_tts`].
+    pub fn offer_scripted_call(
+        &mut self,
+        call: CallConfig,
+        sdp: String,
+        script: &[&'static str],
+        answer: &str,
+        tts: Arc<dyn tts::Tts>,
+    ) -> AcceptedOffer {
+        let conversation = call.id;
+        let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: answer.to_owned() });
+        let stt = self.scripted_stt(script);
         let setup = self.call_setup(call, &stt, llm, tts, None);
         let key = setup.id;
         let preparation = Box::new(PreparedSetup {

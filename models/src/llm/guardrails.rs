@@ -55,6 +55,7 @@ pub fn check_by_tool_calls(llm: &(impl Llm + ?Sized), check: GuardrailCheck) -> 
             interrupted: false,
             utterance: None,
             started_at: None,
+            ended_at: None,
             in_context: true,
         })],
         snippets: Vec::new(),

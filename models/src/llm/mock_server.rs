@@ -53,6 +53,7 @@ pub(super) fn item(role: Role, text: &str) -> HistoryItem {
         interrupted: false,
         utterance: None,
         started_at: None,
+        ended_at: None,
         in_context: true,
     }
 }

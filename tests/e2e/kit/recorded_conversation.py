@@ -146,6 +146,8 @@ class RecordedConversation:
         #: Whether the file is there, so that the record has a link.
         self.is_stored = stored
         self.is_deleted = False
+        #: Why there is no file.
+        self.error: str | None = None
         #: Each record has a new link. Those that expired get 403.
         self.links: list[str] = []
         self.expired: set[str] = set()
@@ -173,6 +175,8 @@ class RecordedConversation:
             "chat_history": {"messages": MESSAGES},
             "usage_json": f'{{"duration_seconds": {SECONDS}}}',
         }
+        if self.error is not None:
+            record["recording_error"] = self.error
         route.fulfill(response=answer, json=record)
 
     def _delete(self, route):

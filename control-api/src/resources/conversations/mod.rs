@@ -26,7 +26,7 @@ use crate::clock;
 use crate::cluster::erasure;
 use crate::config::{IceServer, StockAvatar};
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
-use crate::events::record;
+use crate::events::record::{self, RecordingView};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
@@ -300,7 +300,7 @@ async fn create(
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     let projection = record::load_projection(&state, &row).await?;
     let response = CreatedConversation {
-        conversation: record::detail(&row, projection, false, String::new()),
+        conversation: record::detail(&row, projection, RecordingView::default()),
         join_link: record::join_link(&state, &row, &base),
         info: join_info(&state, &row, &base),
     };
@@ -354,8 +354,7 @@ async fn read(
     let recording = recording_link::view(&state, &row.id, projection.is_recorded, &base)
         .await
         .or_internal_error(READ_FAILED)?;
-    let (is_recorded, url) = (recording.is_recorded, recording.url);
-    Ok(axum::Json(json!(record::detail(&row, projection, is_recorded, url))))
+    Ok(axum::Json(json!(record::detail(&row, projection, recording))))
 }
 
 async fn erase(

@@ -15,21 +15,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversation::event::Event;
 use conversation::id::ConversationId;
 use tokio::sync::watch;
 
 use super::child::{self, Failure};
 use super::files::{self, MP4, RecordingFolder, WEBM};
-use super::retry_delay;
-use crate::clock::{self, Micros};
-use crate::events;
+use super::{append_warning, retry_delay};
+use crate::clock;
 use crate::state::event_queue::EventQueue;
 use crate::state::event_storage::EventStorage;
 use crate::state::recording_queue::RecordingQueue;
 use crate::state::supervise::BackgroundTask;
 use crate::store::agent::{Agent, Recording, RecordingFormat};
-use crate::store::conversation::ENDED;
 use crate::store::recording::{self as table, Delivered, Row};
 use crate::store::{self, json_record};
 
@@ -194,7 +191,9 @@ impl DeliveryTask {
         let now = clock::now();
         let exists = table::mark_finished(&mut tx, &row.conversation, &delivered, now).await?;
         let warning = match finished.warning.filter(|_| exists) {
-            Some(text) => self.append_warning(&mut tx, row, text, now).await?,
+            Some(text) => {
+                append_warning(&self.event_storage, &mut tx, &row.conversation, text, now).await?
+            }
             None => None,
         };
         tx.commit().await?;
@@ -232,7 +231,7 @@ impl DeliveryTask {
         }
         let warning = if table::mark_failed(&mut tx, id, &reason, now).await? {
             let text = format!("The recording cannot be delivered: {reason}.");
-            self.append_warning(&mut tx, row, text, now).await?
+            append_warning(&self.event_storage, &mut tx, id, text, now).await?
         } else {
             None
         };
@@ -241,16 +240,5 @@ impl DeliveryTask {
             warning.publish(&self.event_storage);
         }
         Ok(())
-    }
-
-    async fn append_warning(
-        &self,
-        tx: &mut store::Transaction,
-        row: &Row,
-        text: String,
-        now: Micros,
-    ) -> store::Result<Option<events::Appended>> {
-        let warning = vec![(now, Event::Warning { text })];
-        events::append_in(&self.event_storage, tx, &row.conversation, ENDED, warning).await
     }
 }

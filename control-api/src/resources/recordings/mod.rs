@@ -19,18 +19,21 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{delete, get};
+use conversation::event::Event;
 use conversation::id::ConversationId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use self::files::MP4;
-use crate::clock;
+use crate::clock::{self, Micros};
 use crate::error::{ApiError, Resource};
-use crate::events::record;
+use crate::events::{self, record};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::Path;
 use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
+use crate::state::event_storage::EventStorage;
+use crate::store;
 use crate::store::agent::RecordingFormat;
 use crate::store::conversation::{ENDED, Row as Conversation};
 use crate::store::recording::{self as table, DELETING};
@@ -123,6 +126,19 @@ async fn begin_deletion(state: &AppState, row: &Conversation) -> Result<bool, Ap
     }
     tx.commit().await?;
     Ok(exists)
+}
+
+/// Appends a warning to the events of a conversation that has ended. `Appended` is to be published
+/// after the transaction.
+async fn append_warning(
+    event_storage: &EventStorage,
+    tx: &mut store::Transaction,
+    conversation: &str,
+    text: String,
+    now: Micros,
+) -> store::Result<Option<events::Appended>> {
+    let warning = vec![(now, Event::Warning { text })];
+    events::append_in(event_storage, tx, conversation, ENDED, warning).await
 }
 
 #[cfg(test)]

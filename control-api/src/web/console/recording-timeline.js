@@ -1,6 +1,7 @@
-// The timeline of a recording: when each side spoke, and the turns with their latencies. Each turn
-// is a button with a text. Lengths are CSS calculations with the duration (`--duration`) and the
-// position (`--now`) of the player.
+// The timeline of a recording: when each side spoke, and the turns with their latencies. Each bar of
+// a speaker and each turn is a button with a text. The slider of the player lies over the bars, so a
+// pointer seeks to any position, and the bars are for keyboards and screen readers. Lengths are CSS
+// calculations with the duration (`--duration`) and the position (`--now`) of the player.
 
 import { formatDuration, h } from "./dom.js";
 import { formatSeconds } from "./turns.js";
@@ -11,6 +12,10 @@ const STAGES = [
   ["tts_ttfb", "TTS"],
   ["playout", "playout"],
 ];
+
+const SPEAKERS = { user: "Caller", visitor: "Caller", assistant: "Agent" };
+/** Characters of a message in the text of its bar. */
+const TEXT_LENGTH = 80;
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -45,7 +50,31 @@ export function turnMark(turn, index) {
   };
 }
 
+/**
+ * The bars of the spoken messages in the order of their starts: times in seconds, and descriptions.
+ * A message without a duration was typed.
+ */
+export function speechBars(messages) {
+  return messages
+    .filter(({ role, duration }) => SPEAKERS[role] && duration > 0)
+    .map(({ role, seconds_from_start: from, duration, content, interrupted }) => {
+      const said =
+        content.length > TEXT_LENGTH ? `${content.slice(0, TEXT_LENGTH).trimEnd()}…` : content;
+      const cut = interrupted ? ", interrupted" : "";
+      return {
+        speaker: SPEAKERS[role],
+        from,
+        to: from + duration,
+        text:
+          `${SPEAKERS[role]} at ${formatDuration(Math.floor(from))} for ` +
+          `${duration.toFixed(1)} s${cut}: ${said}`,
+      };
+    })
+    .sort((a, b) => a.from - b.from);
+}
+
 export class RecordingTimeline {
+  #bars;
   #marks = [];
   #duration = Number.POSITIVE_INFINITY;
   #pointed = null;
@@ -58,65 +87,56 @@ export class RecordingTimeline {
    */
   constructor(messages, seek) {
     this.#seek = seek;
-    const lane = (name, roles) =>
+    this.#bars = speechBars(messages);
+    this.#bars.forEach((bar, i) => {
+      bar.button = this.#button(bar, "bar", i, this.#bars);
+    });
+    const lane = (name, speaker) =>
       h(
-        "div",
-        { class: `lane ${name}` },
-        messages
-          .filter(({ role, duration }) => roles.includes(role) && duration > 0)
-          .map(({ seconds_from_start: from, duration }) => place(h("span"), from, from + duration)),
+        "ol",
+        { class: `lane ${name}`, "aria-label": speaker },
+        this.#bars.filter((bar) => bar.speaker === speaker).map((bar) => h("li", {}, bar.button)),
       );
     /** The lanes, for the player to lay its slider over. */
     this.track = h(
       "div",
-      { class: "track", "aria-hidden": "true" },
-      lane("user", ["user", "visitor"]),
-      lane("agent", ["assistant"]),
-      h("span", { class: "playhead" }),
+      { class: "track" },
+      lane("user", "Caller"),
+      lane("agent", "Agent"),
+      h("span", { class: "playhead", "aria-hidden": "true" }),
     );
     /** The marks, to be as wide as the lanes. */
     this.marks = h("ol", { class: "marks", "aria-label": "Turns", hidden: true });
-    /** Describes the turn that the user points at, otherwise the one at the player's position. */
+    /** Describes what the user points at, otherwise the turn at the player's position. */
     this.text = h("p", { class: "hint mark-text", hidden: true });
   }
 
   /** @param {any[]} turns the response of `GET …/turns` */
   setTurns(turns) {
     this.#marks = turns.map(turnMark).filter(Boolean);
-    this.marks.hidden = this.text.hidden = !this.#marks.length;
+    this.marks.hidden = !this.#marks.length;
     this.marks.replaceChildren(
       ...this.#marks.map((mark, i) => {
-        mark.button = place(
-          h("button", {
-            type: "button",
-            class: mark.interrupted === null ? "mark-button" : "mark-button interrupted",
-            tabindex: i ? "-1" : "0",
-            "aria-label": mark.text,
-            onclick: () => this.#seek(mark.from),
-            onfocus: () => this.#point(mark),
-            onblur: () => this.#point(null),
-            onpointerenter: () => this.#point(mark),
-            onpointerleave: () => this.#point(null),
-            onkeydown: (event) => this.#onKeyDown(event, i),
-          }),
-          mark.from,
-          mark.to,
-        );
+        const name = mark.interrupted === null ? "mark-button" : "mark-button interrupted";
+        mark.button = this.#button(mark, name, i, this.#marks);
         return h("li", {}, mark.button);
       }),
     );
     const cuts = this.#marks.filter(({ interrupted }) => interrupted !== null);
     this.track.append(
-      ...cuts.map(({ interrupted }) => place(h("span", { class: "cut-mark" }), interrupted)),
+      ...cuts.map(({ interrupted }) =>
+        place(h("span", { class: "cut-mark", "aria-hidden": "true" }), interrupted),
+      ),
     );
     this.setDuration(this.#duration);
     this.show(0);
   }
 
-  /** Hides the turns after the end of the file, whose recording may have ended before the call. */
+  /** Hides what is after the end of the file, whose recording may have ended before the call. */
   setDuration(seconds) {
     this.#duration = seconds;
-    for (const { button, from } of this.#marks) button.parentElement.hidden = from > seconds;
+    for (const { button, from } of [...this.#bars, ...this.#marks])
+      button.parentElement.hidden = from > seconds;
   }
 
   /** Describes the turn at a time in seconds: the last one that had begun. */
@@ -130,26 +150,44 @@ export class RecordingTimeline {
     } else if (!this.text.textContent) this.#describe();
   }
 
-  #point(mark) {
-    this.#pointed = mark;
+  /** A button of a row with one place in the tab order; arrow keys move within the row. */
+  #button(item, name, index, row) {
+    const node = h("button", {
+      type: "button",
+      class: name,
+      tabindex: index ? "-1" : "0",
+      "aria-label": item.text,
+      onclick: () => this.#seek(item.from),
+      onfocus: () => this.#point(item),
+      onblur: () => this.#point(null),
+      onpointerenter: () => this.#point(item),
+      onpointerleave: () => this.#point(null),
+      onkeydown: (event) => this.#onKeyDown(event, index, row),
+    });
+    return place(node, item.from, item.to);
+  }
+
+  #point(item) {
+    this.#pointed = item;
     this.#describe();
   }
 
   #describe() {
-    const mark = this.#pointed ?? this.#shown;
+    const item = this.#pointed ?? this.#shown;
+    this.text.hidden = !this.#marks.length && !item;
     this.text.textContent =
-      mark?.text ?? "Each mark is a turn, as long as the caller waited for the answer.";
+      item?.text ?? "Each mark is a turn, as long as the caller waited for the answer.";
   }
 
-  #onKeyDown(event, index) {
+  #onKeyDown(event, index, row) {
     const next = { ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0, End: -1 }[event.key];
     if (next === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
-    const visible = this.#marks.filter(({ from }) => from <= this.#duration);
-    const mark = event.key === "End" ? visible.at(-1) : visible[next];
-    if (!mark) return;
-    for (const { button } of this.#marks) button.tabIndex = button === mark.button ? 0 : -1;
-    mark.button.focus();
+    const visible = row.filter(({ from }) => from <= this.#duration);
+    const item = event.key === "End" ? visible.at(-1) : visible[next];
+    if (!item) return;
+    for (const { button } of row) button.tabIndex = button === item.button ? 0 : -1;
+    item.button.focus();
   }
 }
 

@@ -125,8 +125,9 @@ export class RecordingPanel {
   /** Shows the state of the recording according to a record. */
   #show(record) {
     const url = record.is_recorded ? record.recording_url : "";
+    const error = record.is_recorded ? record.recording_error : undefined;
     this.#retryButton.hidden = true;
-    this.#player.node.hidden = !record.is_recorded;
+    this.#player.node.hidden = !record.is_recorded || Boolean(error);
     this.#player.node.classList.toggle("unavailable", !url);
     this.#downloadLink.hidden = !url;
     // A recording that is being prepared can be deleted, too.
@@ -136,6 +137,10 @@ export class RecordingPanel {
       this.#say("");
       this.#downloadLink.href = url;
       this.#player.load(url);
+    } else if (error) {
+      this.#polling.abort();
+      this.#player.unload();
+      this.#say(`The recording has failed: ${error}.`);
     } else if (record.is_recorded) {
       this.#say("The recording is being prepared.");
       this.#poll();
@@ -158,7 +163,8 @@ export class RecordingPanel {
     const { signal } = this.#polling;
     const look = async () => {
       const record = await api.get(this.#path, this.#signal);
-      if (!signal.aborted && (record.recording_url || !record.is_recorded)) this.#show(record);
+      const isPending = record.is_recorded && !record.recording_url && !record.recording_error;
+      if (!signal.aborted && !isPending) this.#show(record);
     };
     pollWhileVisible(POLL_SECONDS, signal, look);
     document.addEventListener(

@@ -565,10 +565,15 @@ pub struct HistoryItem {
     /// The agent's utterance; not in `simulate`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub utterance: Option<UtteranceId>,
-    /// When its first word was spoken; not in `simulate`.
+    /// When its first word was spoken; of the user, the true onset of the turn's first speech. None
+    /// for text that was not heard by the VAD. Not in `simulate`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "began")]
     pub started_at: Option<Time>,
+    /// True end of the turn's last speech (user only): the event follows later. Not in `simulate`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(rename = "speech_end")]
+    pub ended_at: Option<Time>,
     /// Whether the LLM sees it. A `say` without `add_to_context` is played and recorded, but the
     /// LLM does not see it. Not in `simulate`.
     #[serde(skip_serializing_if = "is_true", default = "default_true")]

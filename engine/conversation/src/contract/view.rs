@@ -65,6 +65,10 @@ pub struct TranscriptItem {
     pub started_at: Time,
     /// Seconds from then to its last word.
     pub duration: f64,
+    /// When the turn of the user was committed. It stands there in the transcript, although its
+    /// words are earlier: a turn that cuts a reply may begin before the reply does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub committed_at: Option<Time>,
     /// The agent's utterance.
     pub utterance: Option<UtteranceId>,
     /// Whether it was cut.
@@ -148,6 +152,7 @@ impl ConversationView {
                     text: String::new(),
                     started_at: at,
                     duration: 0.0,
+                    committed_at: None,
                     utterance: Some(*utterance),
                     interrupted: true,
                     tool: None,
@@ -177,7 +182,8 @@ impl ConversationView {
                     role: item.role,
                     text: item.text.clone(),
                     started_at: began,
-                    duration: at.since(began).as_secs_f64(),
+                    duration: item.ended_at.unwrap_or(at).since(began).as_secs_f64(),
+                    committed_at: (item.role == Role::User).then_some(at),
                     utterance: item.utterance,
                     interrupted: item.interrupted,
                     tool: item
@@ -252,12 +258,13 @@ impl ConversationView {
         self.items.iter().chain(self.speaking_item.iter().filter(|item| !item.text.is_empty()))
     }
 
-    /// The spoken messages of user and agent, in the order of their start. An utterance that was
-    /// held and resumed ends after what the user said meanwhile, but comes before it here.
+    /// The spoken messages of user and agent: the agent's in the order of their starts, between
+    /// which the user's stand where they were committed. An utterance that was held and resumed
+    /// ends after what the user said meanwhile, but comes before it here.
     pub fn transcript(&self) -> impl Iterator<Item = &TranscriptItem> {
         let spoken = |item: &&TranscriptItem| matches!(item.role, Role::User | Role::Assistant);
         let mut items: Vec<&TranscriptItem> = self.messages().filter(spoken).collect();
-        items.sort_by_key(|item| item.started_at);
+        items.sort_by_key(|item| item.committed_at.unwrap_or(item.started_at));
         items.into_iter()
     }
 
@@ -455,6 +462,7 @@ mod tests {
             interrupted: false,
             utterance: Some(utterance),
             started_at: Some(Time::from_seconds(1.0)),
+            ended_at: None,
             in_context: true,
         };
         let view = view_of([
@@ -483,6 +491,7 @@ mod tests {
             interrupted: false,
             utterance,
             started_at: Some(Time::from_seconds(began)),
+            ended_at: None,
             in_context: true,
         };
         let story = "Here is the story.";

@@ -293,6 +293,7 @@ impl Conversation {
                 format!("transcript_timeout {timeout:?}: no transcript arrived, the turn is over")
             });
             self.turn = Turn {
+                late_onset: self.turn.first_onset.or(self.turn.late_onset),
                 late_speech_end: self.turn.speech_end.or(self.turn.late_speech_end),
                 ..Turn::default()
             };
@@ -363,6 +364,7 @@ impl Conversation {
             });
             format!("committed: {from}, waited since {}, {why}", turn.wait_started_at)
         });
+        let start = turn.first_onset.or(turn.late_onset);
         let end = turn.speech_end.or(turn.late_speech_end);
         let since_end = |at: Option<Time>| Some(at?.since(end?).as_secs_f64());
         let times = crate::contract::event::TurnTimes {
@@ -371,7 +373,7 @@ impl Conversation {
             providers: TurnProviders { stt: turn.stt_providers, ..TurnProviders::default() },
             ..Default::default()
         };
-        self.commit_turn(turn.text, times, end, !turn.is_backchannel, false);
+        self.commit_turn(turn.text, times, start.zip(end), !turn.is_backchannel, false);
     }
 }
 

@@ -77,8 +77,15 @@ pub(crate) fn text_item(role: Role, text: String) -> HistoryItem {
         interrupted: false,
         utterance: None,
         started_at: None,
+        ended_at: None,
         in_context: true,
     }
+}
+
+/// An item with text that the user spoke, or typed. `speech`: true onset and end.
+pub(crate) fn user_item(text: String, speech: Option<(Time, Time)>) -> HistoryItem {
+    let (started_at, ended_at) = speech.unzip();
+    HistoryItem { started_at, ended_at, ..text_item(Role::User, text) }
 }
 
 /// An item with text that the agent spoke.

@@ -28,6 +28,8 @@ pub(crate) struct Turn {
     pub(crate) first_onset: Option<Time>,
     /// True end of its last speech segment.
     pub(crate) speech_end: Option<Time>,
+    /// True onset of earlier speech whose words did not arrive in time.
+    pub(crate) late_onset: Option<Time>,
     /// True end of earlier speech whose words did not arrive in time. Words that arrive later
     /// belong to that speech, and their latencies are measured from here.
     pub(crate) late_speech_end: Option<Time>,

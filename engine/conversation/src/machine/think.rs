@@ -29,10 +29,11 @@ impl Conversation {
         &mut self,
         text: String,
         times: TurnTimes,
-        speech_end: Option<Time>,
+        speech: Option<(Time, Time)>,
         wants_reply: bool,
         is_typed: bool,
     ) {
+        let speech_end = speech.map(|(_, end)| end);
         self.unanswered_callouts = 0;
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
@@ -57,18 +58,12 @@ impl Conversation {
         self.emit(Event::UtteranceCommitted { text: text.clone() });
         if !wants_reply {
             self.discard_preemptive_reply("the turn gets no reply");
-            self.append_history(
-                crate::machine::history::text_item(crate::contract::event::Role::User, text),
-                None,
-            );
+            self.append_history(crate::machine::history::user_item(text, speech), None);
             self.emit_turn_times(Some(times));
             return;
         }
         let adopted = if is_typed { None } else { self.adopt_preemptive_reply(&text) };
-        self.append_history(
-            crate::machine::history::text_item(crate::contract::event::Role::User, text),
-            None,
-        );
+        self.append_history(crate::machine::history::user_item(text, speech), None);
         let fresh = adopted.is_none();
         let mut reply = match adopted {
             Some(reply) => reply,

@@ -135,6 +135,7 @@ mod tests {
             interrupted: false,
             utterance: None,
             started_at: None,
+            ended_at: None,
             in_context: true,
         };
         let items: Vec<HistoryItem> = turns.iter().map(item).collect();

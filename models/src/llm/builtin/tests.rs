@@ -27,6 +27,7 @@ fn item(role: Role, text: &str) -> HistoryItem {
         interrupted: false,
         utterance: None,
         started_at: None,
+        ended_at: None,
         in_context: true,
     }
 }
