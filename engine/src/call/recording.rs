@@ -278,7 +278,58 @@ impl Drop for CallRecording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::{self, Channel, Overflow};
     use crate::recorder::{self, RecorderConfig};
+
+    /// Space for the start of a recording and one batch.
+    static NARROW: Channel =
+        Channel { name: "test, narrow", capacity: 2, overflow: Overflow::Drop };
+
+    #[test]
+    fn packets_that_do_not_fit_into_the_channel_are_counted() {
+        let (sender, receiver) = channel::open(&NARROW, None);
+        let recorder = Recorder::with_sender(sender);
+        let stats = Arc::clone(&recorder.stats);
+        let mut recording = CallRecording::new(recorder, ConversationId(1), None);
+        recording.push_agent(Duration::ZERO, b"first");
+        assert_eq!(recording.poll(BATCH), Ok(true));
+        for n in 0..3 {
+            recording.push_agent(BATCH + Duration::from_millis(n * 20), b"lost");
+        }
+        assert_eq!(recording.poll(BATCH * 2), Err(TOO_SLOW.into()));
+        drop(recording);
+        assert_eq!(stats.dropped_packets.load(Relaxed), 3);
+        let sent = receiver.try_iter().filter_map(|message| match message {
+            RecorderMessage::Packets(_, packets) => Some(packets),
+            _ => None,
+        });
+        let data: Vec<_> = sent.flatten().map(|packet| packet.data).collect();
+        assert_eq!(data, [&b"first"[..]]);
+    }
+
+    #[test]
+    fn the_cost_of_the_media_thread_is_estimated() {
+        let (sender, receiver) = channel::open(&channel::RECORDER, None);
+        let recorder = Recorder::with_sender(sender);
+        let stats = Arc::clone(&recorder.stats);
+        let mut recording = CallRecording::new(recorder, ConversationId(1), None);
+        let packet = [7; 100];
+        for n in 1..=100 * PACKETS_PER_SAMPLE {
+            let at = Duration::from_millis(20) * n;
+            recording.push_agent(at, &packet);
+            assert!(recording.poll(at).is_ok());
+        }
+        drop(recording);
+        assert!(stats.cost.media.load(Relaxed) > 0);
+        // Packets share memory, and none overwrites another one.
+        let sent = receiver.try_iter().filter_map(|message| match message {
+            RecorderMessage::Packets(_, packets) => Some(packets),
+            _ => None,
+        });
+        let packets: Vec<_> = sent.flatten().collect();
+        assert_eq!(packets.len(), 100 * PACKETS_PER_SAMPLE as usize);
+        assert!(packets.iter().all(|sent| sent.data == packet[..]));
+    }
 
     #[test]
     fn the_first_packets_are_reported_once() {
