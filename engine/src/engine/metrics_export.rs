@@ -243,7 +243,6 @@ impl CallEngine {
 
 /// CPU time of recordings in s, by thread.
 fn recorder_cpu_seconds(stats: &RecorderStats) -> [(&'static str, f64); 2] {
-    let media = stats.cost.media.load(Relaxed).max(0);
-    let disk = stats.cost.disk.load(Relaxed);
-    [("media", media as f64 / 1e9), ("disk", disk as f64 / 1e9)]
+    let seconds = |nanos: &AtomicU64| nanos.load(Relaxed) as f64 / 1e9;
+    [("media", seconds(&stats.cost.media)), ("disk", seconds(&stats.cost.disk))]
 }

@@ -1,14 +1,15 @@
 //! CPU time that recordings cost while calls run.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use cpu_time::ThreadTime;
 
 /// CPU time of recordings while calls run.
 #[derive(Debug, Default)]
 pub struct RecordingCost {
-    /// Of media threads, in ns: an estimate of [`CostSampler`]. It may be negative by some ns.
-    pub media: AtomicI64,
+    /// Of media threads, in ns: an estimate of [`CostSampler`].
+    pub media: AtomicU64,
     /// Of the recorder's thread, in ns, as of its last write.
     pub disk: AtomicU64,
 }
@@ -16,9 +17,17 @@ pub struct RecordingCost {
 impl RecordingCost {
     /// Takes the CPU time of the calling thread as that of the recorder's thread.
     pub(super) fn update_disk(&self) {
-        let nanos = ThreadTime::now().as_duration().as_nanos();
-        self.disk.store(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
+        self.disk.store(nanos(thread_time()), Relaxed);
     }
+}
+
+/// CPU time of the calling thread.
+fn thread_time() -> Duration {
+    ThreadTime::now().as_duration()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Estimates the CPU time of an operation that is short and frequent.
@@ -28,13 +37,17 @@ impl RecordingCost {
 /// both. The CPU clock of the thread does not count other programs, but a read of it takes longer
 /// than the operation. So one operation in `interval` is measured, and counts `interval` times.
 ///
-/// The clock is read twice before the operation and once after it. The first interval is the cost
-/// of one read, and the second one contains it, too: their difference has no bias.
+/// The clock is read twice before the operation and once after it. The shortest time between the
+/// first two reads is the cost of one read, which is subtracted. An interrupt can therefore only
+/// increase the estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct CostSampler {
     interval: u32,
     /// Operations until the next measured one.
     remaining: u32,
+    read_clock: fn() -> Duration,
+    /// Minimum cost of a read so far.
+    read_cost: Duration,
 }
 
 impl CostSampler {
@@ -43,80 +56,115 @@ impl CostSampler {
     #[must_use]
     pub fn new(interval: u32, phase: u64) -> Self {
         let interval = interval.max(1);
-        Self { interval, remaining: (phase % u64::from(interval)) as u32 }
+        Self {
+            interval,
+            remaining: (phase % u64::from(interval)) as u32,
+            read_clock: thread_time,
+            read_cost: Duration::MAX,
+        }
     }
 
     /// Executes an operation. If it is measured, adds its share of the CPU time to `total`, in ns.
     #[inline]
-    pub fn measure<T>(&mut self, total: &AtomicI64, operation: impl FnOnce() -> T) -> T {
+    pub fn measure<T>(&mut self, total: &AtomicU64, operation: impl FnOnce() -> T) -> T {
         if self.remaining > 0 {
             self.remaining -= 1;
             return operation();
         }
         self.remaining = self.interval - 1;
-        let start = ThreadTime::now();
-        let read = start.elapsed();
+        let before = (self.read_clock)();
+        let start = (self.read_clock)();
         let result = operation();
-        let end = start.elapsed();
-        let nanos = end.as_nanos() as i64 - 2 * read.as_nanos() as i64;
-        total.fetch_add(nanos.saturating_mul(i64::from(self.interval)), Relaxed);
+        let end = (self.read_clock)();
+        self.read_cost = self.read_cost.min(start.saturating_sub(before));
+        let cost = end.saturating_sub(start).saturating_sub(self.read_cost);
+        total.fetch_add(nanos(cost).saturating_mul(u64::from(self.interval)), Relaxed);
         result
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
-    /// Uses this much CPU time.
-    fn spin(nanos: u128) {
-        let start = ThreadTime::now();
-        while start.elapsed().as_nanos() < nanos {
-            std::hint::spin_loop();
-        }
+    /// Cost of a read of the clock of these tests, in ns.
+    const READ_COST: u64 = 300;
+
+    thread_local! {
+        static CLOCK: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Uses this much CPU time, in ns.
+    fn spend(nanos: u64) {
+        CLOCK.set(CLOCK.get() + nanos);
+    }
+
+    fn sampler(interval: u32, phase: u64) -> CostSampler {
+        let read_clock = || {
+            spend(READ_COST);
+            Duration::from_nanos(CLOCK.get())
+        };
+        CostSampler { read_clock, ..CostSampler::new(interval, phase) }
     }
 
     #[test]
-    fn one_operation_counts_for_all_that_are_not_measured() {
-        let total = AtomicI64::new(0);
-        let mut sampler = CostSampler::new(5, 7);
-        let start = ThreadTime::now();
-        for _ in 0..50 {
-            sampler.measure(&total, || spin(200_000));
+    fn one_operation_counts_for_all_without_the_cost_of_the_clock() {
+        let total = AtomicU64::new(0);
+        let mut sampler = sampler(5, 7);
+        for n in 0..50 {
+            assert_eq!(sampler.measure(&total, || spend(40)), ());
+            // The operations 2, 7, 12, ... are measured.
+            assert_eq!(total.load(Relaxed), (n + 3) / 5 * 5 * 40, "{n}");
         }
-        let spent = start.elapsed().as_nanos() as i64;
-        let estimate = total.load(Relaxed);
-        assert!(estimate >= 50 * 190_000, "{estimate} of {spent}");
-        // A measured operation may be interrupted for longer than its neighbours.
-        assert!(estimate <= 5 * spent, "{estimate} of {spent}");
-    }
-
-    #[test]
-    fn the_cost_of_the_clock_does_not_count() {
-        let total = AtomicI64::new(0);
-        let mut sampler = CostSampler::new(1, 0);
-        let start = ThreadTime::now();
-        for _ in 0..20_000 {
-            sampler.measure(&total, || {});
-        }
-        let (estimate, spent) = (total.load(Relaxed), start.elapsed().as_nanos() as i64);
-        assert!(estimate.abs() < spent / 4, "{estimate} of {spent}");
+        assert_eq!(total.load(Relaxed), 50 * 40);
+        assert_eq!(CLOCK.get(), 50 * 40 + 10 * 3 * READ_COST);
     }
 
     #[test]
     fn the_phase_selects_the_measured_operation() {
         for phase in 0..6 {
-            let total = AtomicI64::new(0);
-            let mut sampler = CostSampler::new(3, phase);
+            let (total, mut sampler) = (AtomicU64::new(0), sampler(3, phase));
             let measured: Vec<bool> = (0..6)
                 .map(|_| {
                     let before = total.load(Relaxed);
-                    sampler.measure(&total, || spin(20_000));
+                    sampler.measure(&total, || spend(10));
                     total.load(Relaxed) != before
                 })
                 .collect();
             let expected: Vec<bool> = (0..6).map(|n| n % 3 == phase % 3).collect();
             assert_eq!(measured, expected);
         }
+    }
+
+    #[test]
+    fn an_interrupted_read_of_the_clock_does_not_reduce_the_cost() {
+        let (total, mut sampler) = (AtomicU64::new(0), sampler(1, 0));
+        sampler.measure(&total, || spend(40));
+        let read_clock = sampler.read_clock;
+        sampler.read_clock = || {
+            spend(9_000);
+            Duration::from_nanos(CLOCK.get())
+        };
+        sampler.measure(&total, || spend(40));
+        assert_eq!(total.load(Relaxed), 40 + 40 + 9_000 - READ_COST);
+        sampler.read_clock = read_clock;
+        sampler.measure(&total, || spend(40));
+        assert_eq!(total.load(Relaxed), 3 * 40 + 9_000 - READ_COST);
+    }
+
+    #[test]
+    fn the_clock_counts_the_work_of_this_thread() {
+        let total = AtomicU64::new(0);
+        let mut sampler = CostSampler::new(1, 0);
+        let start = thread_time();
+        sampler.measure(&total, || {
+            while thread_time() < start + Duration::from_millis(1) {
+                std::hint::spin_loop();
+            }
+        });
+        let spent = nanos(thread_time() - start);
+        assert!((500_000..=spent).contains(&total.load(Relaxed)), "{total:?} of {spent}");
     }
 }
