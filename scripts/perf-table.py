@@ -23,6 +23,11 @@ from budgets import cpu_model, git_commit
 ROOT = Path(__file__).resolve().parent.parent
 BENCHES, PROFILE, PROVIDERS = "benches.json", "profile.json", "providers.json"
 PROMISES, PEERS = "end-to-end.json", "peers.json"
+# Kind of the runs of `visavis load --record`, which have a table of their own.
+RECORDING = "recording"
+# Limits of the cost of a recording in ms of CPU time per second of a call: on the media threads,
+# during the call, and in the child process. tests/e2e/test_load_calls.py checks them, too.
+RECORDING_LIMITS = (0.3, 1, 10)
 NOT_LOAD_RUNS = {BENCHES, PROFILE, PROVIDERS, PROMISES, PEERS}
 # Prefix of a promised figure in the report of the end-to-end tests.
 PROMISE_PREFIX = "promise: "
@@ -170,6 +175,8 @@ def run_kind(run):
     # The report does not tell scripted models from built-in ones, so the file's name does.
     if run["file"].startswith("speech-"):
         return "speech"
+    if run.get("recording"):
+        return RECORDING
     return "soak" if run.get("soak") else run["mode"]
 
 
@@ -188,6 +195,8 @@ def load_tables(results):
     """The tables of load runs, one for each kind."""
     rows = []
     for run in read_runs(results):
+        if run_kind(run) == RECORDING:
+            continue
         try:
             heading, columns = RUN_KINDS[run_kind(run)]
             columns = FIRST_COLUMNS + columns + LAST_COLUMNS
@@ -203,6 +212,39 @@ def load_tables(results):
             previous_heading = heading
         text += table_row(cells)
     return text + "\n"
+
+
+def recording_table(results):
+    """The table of the cost of recordings, with the limits in its last row."""
+    runs = [run for run in read_runs(results) if run_kind(run) == RECORDING]
+    rows = []
+    for run in sorted(runs, key=lambda run: (run["asked"]["record"], run["calls"], run["file"])):
+        try:
+            cost = run["recording"]
+            rows.append(
+                (
+                    calls_cell(run),
+                    run["asked"]["record"],
+                    format_ms(cost["media_ms_per_call_second"], 3),
+                    format_ms(cost["disk_ms_per_call_second"], 3),
+                    format_ms(cost["call_ms_per_call_second"], 3),
+                    format_ms(cost["delivery_ms_per_call_second"], 2),
+                    format_number(cost["bytes_per_call_second"]),
+                    format_number(cost["dropped_packets"]),
+                    LAST_COLUMNS[0][1](run),
+                )
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            sys.exit(f"{run['file']} is not a result of `visavis load --record`: {error!r}")
+    media, call, delivery = (f"≤ {limit:g} ms" for limit in RECORDING_LIMITS)
+    none = NO_VALUE
+    rows.append(("limit", none, media, none, call, delivery, none, "0", none))
+    head = (
+        *("calls", "channels", "media threads", "disk thread", "both, during the call"),
+        *("child process afterwards", "bytes", "packets dropped", "JSON"),
+    )
+    separator = "|" + "---|" * len(head) + "\n"
+    return "\n" + table_row(head) + separator + "".join(map(table_row, rows)) + "\n"
 
 
 def bench_table(results):
@@ -519,6 +561,7 @@ def main():
         "benches": bench_table,
         "profile": profile_tables,
         "providers": provider_table,
+        "recordings": recording_table,
         "promises": promise_table,
     }
     for name, write_table in sections.items():

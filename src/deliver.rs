@@ -32,7 +32,7 @@ pub(crate) enum RecordingChannels {
     Split,
 }
 
-/// Writes a recording, and prints its duration and size as JSON.
+/// Writes a recording, and prints its duration, its size and the CPU time of this process as JSON.
 pub(crate) fn run(
     capture: &Path,
     out: &Path,
@@ -57,8 +57,19 @@ pub(crate) fn run(
     let written = output.flush().and_then(|()| output.get_ref().sync_all());
     written.context("the recording cannot be written")?;
     let duration_ms = u64::try_from(summary.duration.as_millis()).unwrap_or(u64::MAX);
-    println!("{}", serde_json::json!({"duration_ms": duration_ms, "bytes": summary.bytes}));
+    let summary = serde_json::json!({
+        "duration_ms": duration_ms,
+        "bytes": summary.bytes,
+        "cpu_us": cpu_time_us(),
+    });
+    println!("{summary}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// CPU time of this process since its start, in user and kernel mode, in µs.
+fn cpu_time_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000).unwrap_or(0)
 }
 
 /// Becomes ffmpeg, which converts a recording.

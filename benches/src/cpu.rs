@@ -54,8 +54,18 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> Duration {
 }
 
 /// A bench: `work` runs the given number of iterations, and returns their CPU time by [`measure`].
-pub fn bench(c: &mut Criterion<CpuTime>, name: &str, mut work: impl FnMut(u64) -> Duration) {
-    if !instructions::count_instructions(name, COUNTED_ITERATIONS, &mut work) {
+pub fn bench(c: &mut Criterion<CpuTime>, name: &str, work: impl FnMut(u64) -> Duration) {
+    bench_with_count(c, name, COUNTED_ITERATIONS, work);
+}
+
+/// The same with another number of iterations whose instructions are counted.
+pub fn bench_with_count(
+    c: &mut Criterion<CpuTime>,
+    name: &str,
+    counted_iterations: u64,
+    mut work: impl FnMut(u64) -> Duration,
+) {
+    if !instructions::count_instructions(name, counted_iterations, &mut work) {
         c.bench_function(name, |b| b.iter_custom(&mut work));
     }
 }

@@ -9,6 +9,7 @@
 mod harness;
 mod hear;
 mod inbox;
+mod record;
 mod show;
 mod speak;
 mod ticks;
@@ -33,6 +34,6 @@ criterion_group! {
     name = steps;
     config = criterion_config();
     targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches,
-        ticks::benches
+        ticks::benches, record::benches
 }
 criterion_main!(steps);

@@ -13,15 +13,15 @@ use models::face::PoseSet;
 use models::tts::Phone;
 
 /// Frame interval, in µs.
-const FRAME_INTERVAL: u64 = 40_000;
-const SEGMENT: SegmentId = SegmentId(1);
+pub(crate) const FRAME_INTERVAL: u64 = 40_000;
+pub(crate) const SEGMENT: SegmentId = SegmentId(1);
 /// "My name is Theo, and I am pleased to meet you." as phones of the CMU set, each with its end in
 /// seconds.
 const SENTENCE: &str = "pau:0.12 m:0.16 ay:0.30 n:0.35 ey:0.60 m:0.68 ih:0.76 z:0.84 th:0.96 \
     iy:1.08 ow:1.18 pau:1.27 ae:1.42 n:1.46 d:1.48 ay:1.71 ae:1.84 m:1.92 p:2.04 l:2.10 iy:2.24 \
     z:2.33 d:2.38 t:2.46 ax:2.50 m:2.59 iy:2.70 t:2.77 y:2.88 uw:3.04 pau:3.27";
 /// Number of frames of the sentence.
-const FRAME_COUNT: u64 = 82;
+pub(crate) const FRAME_COUNT: u64 = 82;
 
 pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     let avatars = Avatars::built_in().expect("the built-in avatars");
@@ -43,7 +43,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
 }
 
 /// An avatar that has shown its key frame, with the phones of the segment.
-fn speaking_face(set: &Arc<PoseSet>) -> AvatarAnimator {
+pub(crate) fn speaking_face(set: &Arc<PoseSet>) -> AvatarAnimator {
     let phone = |word: &str| {
         let (name, end) = word.split_once(':').expect("name:end");
         Phone { name: name.into(), end: end.parse().expect("seconds") }

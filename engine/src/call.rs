@@ -29,7 +29,7 @@ mod deadlines;
 mod guardrails;
 mod outputs;
 pub(crate) mod pending_call;
-mod recording;
+pub(crate) mod recording;
 mod stage_events;
 mod usage;
 

@@ -102,6 +102,7 @@ mod usage;
 #[cfg(test)]
 mod test_support;
 
+pub use call::recording::CallRecording;
 pub use context::Timeouts;
 pub use engine::{CallEngine, Config};
 pub use model_factory::{Models, WithWarning};

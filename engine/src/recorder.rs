@@ -10,6 +10,8 @@
 //! `ID.capture` at the start of the process is one of a process that was killed: the rest of the
 //! server completes it, see [`complete_old_captures`].
 
+pub mod cost;
+
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -25,6 +27,7 @@ use models::panic_isolation::restart_forever;
 use recording::capture::CaptureWriter;
 use recording::{Packet, Size};
 
+use self::cost::RecordingCost;
 use crate::channel::{self, Sender};
 use crate::thread;
 
@@ -145,6 +148,10 @@ pub struct RecorderStats {
     pub failed: AtomicU64,
     /// Bytes written.
     pub bytes: AtomicU64,
+    /// Packets that are in no file: the channel was full, or the recording had failed.
+    pub dropped_packets: AtomicU64,
+    /// CPU time while calls run.
+    pub cost: RecordingCost,
 }
 
 /// The recorder, as calls see it.
@@ -216,6 +223,7 @@ fn record(
     let write = tick(interval);
     loop {
         if files.open.is_empty() {
+            stats.cost.update_disk();
             let Ok(message) = messages.recv() else { return };
             files.handle(message);
             continue;
@@ -231,6 +239,7 @@ fn record(
                 messages.try_iter().for_each(|message| files.handle(message));
                 ended.into_iter().for_each(|id| files.end(id));
                 files.write();
+                stats.cost.update_disk();
             }
         }
     }
@@ -264,10 +273,12 @@ impl Files<'_> {
                 }
             }
             RecorderMessage::Packets(id, packets) => {
+                let mut packets = packets.into_iter();
                 let write = |writer: &mut CaptureWriter<File>| {
-                    packets.into_iter().try_for_each(|packet| writer.push(packet))
+                    packets.try_for_each(|packet| writer.push(packet))
                 };
                 let written = self.with_writer(id, write);
+                self.stats.dropped_packets.fetch_add(packets.len() as u64, Relaxed);
                 self.fail_on_error(id, written);
             }
             RecorderMessage::End(id) => self.end(id),

@@ -26,6 +26,16 @@ REQUIREMENTS = [
 ]
 
 
+#: What a recording may cost.
+RECORDING_REQUIREMENTS = [
+    "recording.media_ms_per_call_second <= 0.3ms",
+    "recording.call_ms_per_call_second <= 1ms",
+    "recording.delivery_ms_per_call_second <= 10ms",
+    "recording.dropped_packets == 0",
+    "recording.failed == 0",
+]
+
+
 #: Packets of the microphone that arrive three at a time, up to 60 ms late and reordered.
 JITTER_ARGUMENTS = ["--burst", "3", "--jitter", "60"]
 
@@ -106,6 +116,28 @@ def test_three_callers_whose_packets_come_unevenly_are_understood(
     requested = found["asked"]
     assert (requested["burst"], requested["jitter"], requested["seed"]) == (3, 60, 20), requested
     assert found["turns"]["right"] == found["turns"]["expected"] >= 6, found["turns"]
+
+
+@pytest.mark.long("load")
+@pytest.mark.parametrize("channels", ["mixed", "split"])
+def test_a_recording_costs_little(scripted_server, tmp_path, report, channels):
+    """CPU time per second of a call: on the media threads, during the call, and afterwards."""
+    run = run_load(
+        *("--server", scripted_server.url, "--key", scripted_server.key, "--scripted"),
+        *("--calls", "10", "--ramp", "10/s", "--duration", "20", f"--record={channels}"),
+        *("--out", str(tmp_path / "found.json")),
+        *require_arguments(["failed == 0", *RECORDING_REQUIREMENTS]),
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = read_report(tmp_path / "found.json")
+    cost = found["recording"]
+    report.add(f"recordings of ten calls, {channels}", cost)
+    assert found["asked"]["record"] == channels
+    # Every call is recorded, written and delivered.
+    assert cost["delivered"] == found["calls"] == 10 and cost["bytes_per_call_second"] > 2_000
+    assert cost["media_ms_per_call_second"] > 0 and cost["disk_ms_per_call_second"] > 0
+    assert cost["delivery_ms_per_call_second"] > 0
+    assert "recording CPU " in run.stdout
 
 
 @pytest.mark.long("load")

@@ -41,6 +41,19 @@ def test_an_outdated_document_is_detected_and_rewritten(tmp_path):
     load_run = json.loads((ROOT / "docs" / "results" / "engine-only-1.json").read_text())
     load_run["ms"]["overhead"] |= {"p50": 12.4, "p95": 34.6}
     (results / "other.json").write_text(json.dumps(load_run))
+    recorded_run = load_run | {
+        "mode": "webrtc",
+        "asked": load_run["asked"] | {"record": "split"},
+        "recording": {
+            "media_ms_per_call_second": 0.0123,
+            "disk_ms_per_call_second": 0.2,
+            "call_ms_per_call_second": 0.2123,
+            "delivery_ms_per_call_second": 7.345,
+            "bytes_per_call_second": 20123,
+            "dropped_packets": 0,
+        },
+    }
+    (results / "recorded-1.json").write_text(json.dumps(recorded_run))
     (results / "long-faces.json").write_text(json.dumps({"part": "faces", "tests": {}}))
     (results / "benches.json").write_text(
         json.dumps(
@@ -66,6 +79,8 @@ def test_an_outdated_document_is_detected_and_rewritten(tmp_path):
     assert (
         "| 1 | 12 / 35 ms |" in text
         and "| deepgram, elevenlabs | no | 0.12 ms | 0.04 ms |" in text
+        and "| 1 | split | 0.012 ms | 0.200 ms | 0.212 ms | 7.34 ms | 20123 | 0 |" in text
+        and text.count("recorded-1.json](") == 1
         and "| a step | 12 µs | 98\u202f765 |" in text
         and "| other | 1 ns | – |" in text
     )

@@ -7,6 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use crate::args::Target;
+use crate::metrics::ServerMetrics;
+use crate::recording::RecordedChannels;
 use crate::workload::Workload;
 
 /// Timeout of a request.
@@ -80,6 +82,7 @@ impl Api {
         workload: &Workload,
         callback: &str,
         max_call_duration: Duration,
+        record: Option<RecordedChannels>,
     ) -> Result<CreatedAgent, String> {
         let avatars: Value =
             read_json(self.request(Method::GET, "/v1/ext/avatars")?.send().await).await?;
@@ -87,7 +90,7 @@ impl Api {
         let script = &workload.json;
         let number = |key: &str| workload.settings.get(key).cloned().unwrap_or_default();
         let turn: Map<String, Value> = workload.settings.clone();
-        let body = json!({
+        let mut body = json!({
             "agent_name": "Load",
             "agent_system_prompt": "Follow the script.",
             "avatars": [{
@@ -108,6 +111,10 @@ impl Api {
             "callback_url": callback,
             "callback_events": WEBHOOK_EVENTS,
         });
+        if let Some(channels) = record {
+            body["record"] = true.into();
+            body["config"]["recording"] = json!({"channels": channels.as_str()});
+        }
         let created: Value =
             read_json(self.request(Method::POST, "/v1/ext/agent")?.json(&body).send().await)
                 .await?;
@@ -186,9 +193,13 @@ impl Api {
         read_json(self.request(Method::GET, &path)?.send().await).await
     }
 
-    /// The server's metrics in Prometheus text format; `None` if the server does not expose them to
-    /// us.
-    pub(crate) async fn fetch_metrics(&self) -> Option<String> {
+    /// The server's metrics. Nothing is known if the server does not expose them to us.
+    pub(crate) async fn read_metrics(&self) -> ServerMetrics {
+        self.fetch_metrics().await.map(|text| ServerMetrics::parse(&text)).unwrap_or_default()
+    }
+
+    /// The metrics in Prometheus text format.
+    async fn fetch_metrics(&self) -> Option<String> {
         let mut request = self.http.get(self.url("/metrics").ok()?);
         if let Some(token) = &self.metrics_token {
             request = request.bearer_auth(token);

@@ -11,6 +11,7 @@ use url::Url;
 use crate::Error;
 use crate::machine::CpuList;
 use crate::pacing::Pacing;
+use crate::recording::RecordedChannels;
 use crate::report::RunSettings;
 use crate::requirement::Requirement;
 use crate::stats::round_to;
@@ -48,6 +49,15 @@ pub(crate) struct Args {
     /// --allow-scripted
     #[arg(long)]
     scripted: bool,
+    /// Record the calls, and report what that costs the server; the recordings stay there
+    #[arg(
+        long,
+        value_name = "CHANNELS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mixed"
+    )]
+    record: Option<RecordedChannels>,
     /// Repeatedly hang up after a random time of up to S seconds and call again
     #[arg(long, value_name = "S")]
     cycle: Option<f64>,
@@ -71,7 +81,8 @@ pub(crate) struct Args {
     #[arg(
         long,
         conflicts_with_all = [
-            "server", "key", "agent", "scripted", "channel", "cycle", "seed", "metrics_token"
+            "server", "key", "agent", "scripted", "channel", "record", "cycle", "seed",
+            "metrics_token"
         ]
     )]
     engine_only: bool,
@@ -111,6 +122,8 @@ pub(crate) struct Target {
     pub(crate) data_channel: bool,
     /// When the microphone packets are sent.
     pub(crate) pacing: Pacing,
+    /// The channels of the calls' recordings; `None` = the calls are not recorded.
+    pub(crate) record: Option<RecordedChannels>,
     /// Each call is hung up at a random time within this duration, and a new one starts.
     pub(crate) cycle: Option<Duration>,
     /// Seed of these times and of the packet delays.
@@ -182,6 +195,7 @@ impl Plan {
             burst: target.map(|target| target.pacing.burst),
             jitter: target.map(|target| target.pacing.jitter.as_millis() as u32),
             seed: target.filter(|target| target.uses_seed()).map(|target| target.seed),
+            record: target.and_then(|target| target.record),
         }
     }
 }
@@ -249,6 +263,9 @@ impl Args {
                 (None, true) => Agent::Scripted,
                 (None, false) => return Err(usage("missing --agent <ID>, or --scripted".into())),
             };
+            if self.record.is_some() && agent != Agent::Scripted {
+                return Err(usage("--record requires --scripted".into()));
+            }
             if !(1..=MAX_BURST).contains(&self.burst) {
                 return Err(usage(format!("--burst must be between 1 and {MAX_BURST}")));
             }
@@ -272,6 +289,7 @@ impl Args {
                     burst: self.burst,
                     jitter: Duration::from_millis(self.jitter.into()),
                 },
+                record: self.record,
                 cycle,
                 seed: self.seed.unwrap_or_else(rand::random),
             })
@@ -354,6 +372,10 @@ mod tests {
         let uneven = uneven.run_settings();
         assert_eq!((uneven.burst, uneven.jitter, uneven.seed), (Some(3), Some(60), Some(7)));
         assert_eq!((settings.burst, settings.jitter, settings.seed), (Some(1), Some(0), None));
+        let soak = plan(&format!("{soak} --record=split")).unwrap().run_settings();
+        assert_eq!((soak.record, settings.record), (Some(RecordedChannels::Split), None));
+        let mixed = plan("--server http://h --key k --record --scripted").unwrap().run_settings();
+        assert_eq!(mixed.record, Some(RecordedChannels::Mixed));
         let alone = plan("--engine-only").unwrap().run_settings();
         assert_eq!((alone.burst, alone.jitter, alone.seed), (None, None, None));
         assert!(matches!(
@@ -382,6 +404,9 @@ mod tests {
             ("--engine-only --threads 0", "--threads must be between 1 and 64"),
             ("--engine-only --scripted", "cannot be used with"),
             ("--engine-only --jitter 60", "cannot be used with"),
+            ("--engine-only --record", "cannot be used with"),
+            ("--server http://h --key k --agent a --record", "--record requires --scripted"),
+            (&format!("{server} --record=stereo"), "invalid value 'stereo'"),
         ] {
             let error = plan(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");

@@ -28,6 +28,7 @@
 mod api;
 mod args;
 mod caller;
+mod deliveries;
 mod engine_only;
 mod flood;
 mod lateness;
@@ -36,6 +37,7 @@ mod metrics;
 mod network;
 mod pacing;
 mod progress;
+mod recording;
 mod report;
 mod report_builder;
 mod requirement;

@@ -21,6 +21,60 @@ pub(crate) struct ServerMetrics {
     pub(crate) calls: Option<f64>,
     /// Start time of the process.
     pub(crate) start_time: Option<f64>,
+    /// Recordings.
+    pub(crate) recording: RecordingMetrics,
+}
+
+/// Counters of recordings since the start of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RecordingMetrics {
+    /// CPU time of the media threads for recordings, in s.
+    pub(crate) media_cpu_seconds: Option<f64>,
+    /// CPU time of the thread that writes to the disk, in s.
+    pub(crate) disk_cpu_seconds: Option<f64>,
+    /// Bytes written during calls.
+    pub(crate) bytes: Option<f64>,
+    /// Packets that are in no file.
+    pub(crate) dropped_packets: Option<f64>,
+    /// Recordings that ended before their call.
+    pub(crate) failed: Option<f64>,
+    /// Recordings delivered after their calls.
+    pub(crate) delivered: Option<f64>,
+    /// Their duration, in s.
+    pub(crate) delivered_seconds: Option<f64>,
+    /// CPU time of the child processes that wrote them, in s.
+    pub(crate) delivery_cpu_seconds: Option<f64>,
+}
+
+impl RecordingMetrics {
+    fn parse(of: impl Fn(&str) -> Option<f64>) -> Self {
+        Self {
+            media_cpu_seconds: of("visavis_recorder_cpu_seconds_total{thread=\"media\"}"),
+            disk_cpu_seconds: of("visavis_recorder_cpu_seconds_total{thread=\"disk\"}"),
+            bytes: of("visavis_recorded_bytes_total"),
+            dropped_packets: of("visavis_recording_packets_dropped_total"),
+            failed: of("visavis_recordings_failed_total"),
+            delivered: of("visavis_recordings_delivered_total"),
+            delivered_seconds: of("visavis_recordings_delivered_seconds_total"),
+            delivery_cpu_seconds: of("visavis_recording_delivery_cpu_seconds_total"),
+        }
+    }
+
+    /// Growth of the counters since `earlier`.
+    #[must_use]
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let growth = |of: fn(&Self) -> Option<f64>| Some(of(self)? - of(earlier)?);
+        Self {
+            media_cpu_seconds: growth(|m| m.media_cpu_seconds),
+            disk_cpu_seconds: growth(|m| m.disk_cpu_seconds),
+            bytes: growth(|m| m.bytes),
+            dropped_packets: growth(|m| m.dropped_packets),
+            failed: growth(|m| m.failed),
+            delivered: growth(|m| m.delivered),
+            delivered_seconds: growth(|m| m.delivered_seconds),
+            delivery_cpu_seconds: growth(|m| m.delivery_cpu_seconds),
+        }
+    }
 }
 
 impl ServerMetrics {
@@ -38,6 +92,7 @@ impl ServerMetrics {
             decoders_taken: of("visavis_stt_decoders{state=\"taken\"}"),
             calls: of("visavis_calls"),
             start_time: of("process_start_time_seconds"),
+            recording: RecordingMetrics::parse(of),
         }
     }
 }
@@ -68,10 +123,19 @@ mod tests {
                     process_cpu_seconds_total 12.5\n\
                     visavis_audio_frames_total{thread=\"0\"} 10\n\
                     visavis_audio_frames_total{thread=\"} 1\"} 5 1700000000\n\
-                    visavis_audio_frames_total_more 99\n";
+                    visavis_audio_frames_total_more 99\n\
+                    visavis_recorder_cpu_seconds_total{thread=\"media\"} 0.25\n\
+                    visavis_recorder_cpu_seconds_total{thread=\"disk\"} 0.5\n\
+                    visavis_recordings_delivered_total 3\n\
+                    visavis_recordings_delivered_seconds_total 36.5\n";
         let reading = ServerMetrics::parse(text);
         assert_eq!((reading.cpu_seconds, reading.audio_frames), (Some(12.5), Some(15.0)));
         assert_eq!((reading.late_audio_frames, reading.resident_bytes), (None, None));
+        let recording = reading.recording;
+        assert_eq!(recording.media_cpu_seconds.zip(recording.disk_cpu_seconds), Some((0.25, 0.5)));
+        assert_eq!(recording.delivered.zip(recording.delivered_seconds), Some((3.0, 36.5)));
+        assert_eq!(recording.since(&recording).delivered_seconds, Some(0.0));
+        assert_eq!((recording.bytes, recording.since(&recording).bytes), (None, None));
         assert_eq!(ServerMetrics::parse("<html>"), ServerMetrics::default());
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::sleep_until;
 use crate::api::Api;
 use crate::args::{Agent, Plan, Target};
 use crate::caller::{CallerContext, ConnectedCall, FinishedCall, LeaveMode, encode_recording};
+use crate::deliveries::wait_for_deliveries;
 use crate::machine::{CpuList, ThreadTimes};
 use crate::metrics::ServerMetrics;
 use crate::pacing::SendSchedule;
@@ -86,6 +87,7 @@ async fn run_async(plan: &Plan, target: &Target) -> Result<Report, String> {
                     &plan.workload,
                     &format!("http://{address}/"),
                     max_call_duration,
+                    target.record,
                 )
                 .await?;
             webhooks.set_secret(&created.secret)?;
@@ -213,10 +215,6 @@ fn stop_signal() -> watch::Receiver<bool> {
     stop_receiver
 }
 
-async fn read_metrics(api: &Api) -> ServerMetrics {
-    api.fetch_metrics().await.map(|text| ServerMetrics::parse(&text)).unwrap_or_default()
-}
-
 async fn run_callers(
     plan: &Plan,
     target: &Target,
@@ -225,7 +223,8 @@ async fn run_callers(
 ) -> Result<Report, String> {
     let stop = stop_signal();
     let counters = Arc::new(CallCounters::default());
-    let mut soak_samples = soak::MetricsSamples::new(read_metrics(&context.api).await);
+    let before = context.api.read_metrics().await;
+    let mut soak_samples = soak::MetricsSamples::new(before);
     let first = context.connect().await?;
     if target.agent == Agent::Scripted
         && let Err(why) = check_scripted_allowed(&context.api, first.conversation_id()).await
@@ -267,14 +266,14 @@ async fn run_callers(
                     + Duration::from_secs_f64((next - 1) as f64 / plan.ramp)
         {
             if next == 1 {
-                measured.with_one_call = read_metrics(&context.api).await;
+                measured.with_one_call = context.api.read_metrics().await;
             }
             running.spawn(caller(next).run(None));
             next += 1;
         }
         if begin.is_none() && now >= measured_from {
             begin = Some((now, ThreadTimes::read()));
-            measured.start = read_metrics(&context.api).await;
+            measured.start = context.api.read_metrics().await;
         }
         if begin.is_some() {
             let since = now.saturating_duration_since(last_poll_at).as_secs_f64();
@@ -284,11 +283,11 @@ async fn run_callers(
         if target.cycle.is_some() && now >= next_sample_at {
             next_sample_at += METRICS_INTERVAL;
             let at = now.saturating_duration_since(started_at).as_secs_f64();
-            soak_samples.add(at, read_metrics(&context.api).await);
+            soak_samples.add(at, context.api.read_metrics().await);
         }
         sleep_until((now + CALL_POLL_INTERVAL).min(ends_at).into()).await;
     }
-    measured.end = read_metrics(&context.api).await;
+    measured.end = context.api.read_metrics().await;
     if let Some((at, threads)) = begin {
         measured.seconds = clock::now().saturating_duration_since(at).as_secs_f64();
         measured.generator_cpu_seconds =
@@ -307,6 +306,10 @@ async fn run_callers(
         let last = wait_until_idle(&context.api).await;
         measured.soak = Some(soak_samples.summarize(evaluated.len(), last));
     }
+    if target.record.is_some() && !measured.interrupted {
+        let after = wait_for_deliveries(&context.api, &before, evaluated.len()).await;
+        measured.recording = Some((before, after));
+    }
     Ok(build_report(evaluated, measured))
 }
 
@@ -315,7 +318,7 @@ async fn run_callers(
 async fn wait_until_idle(api: &Api) -> ServerMetrics {
     let until = clock::now() + RECORD_TIMEOUT;
     loop {
-        let reading = read_metrics(api).await;
+        let reading = api.read_metrics().await;
         if reading.calls.is_none_or(|calls| calls == 0.0) || clock::now() >= until {
             return reading;
         }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::recording::{RecordedChannels, RecordingStats};
 use crate::stats::Summary;
 use crate::turns::TurnStats;
 
@@ -51,6 +52,9 @@ pub(crate) struct Report {
     /// Resources that the server did not release; only for runs with `--cycle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) soak: Option<SoakStats>,
+    /// Cost of the recordings; only for runs with `--record`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) recording: Option<RecordingStats>,
     /// Commit of this build; with the suffix `-dirty` if the checkout had changes, and empty
     /// outside a checkout.
     pub(crate) commit: String,
@@ -78,6 +82,9 @@ pub(crate) struct RunSettings {
     /// `--seed`, or the random one; only with `--cycle` or `--jitter`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u32>,
+    /// `--record`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) record: Option<RecordedChannels>,
 }
 
 /// Distributions, in ms.
@@ -326,6 +333,11 @@ impl Report {
                     count(soak.files[1])
                 ),
             );
+        }
+        if let Some(recording) = &self.recording {
+            for (name, value) in recording.lines() {
+                line(name, value);
+            }
         }
         let (burst, jitter) = (self.settings.burst.unwrap_or(1), self.settings.jitter.unwrap_or(0));
         if burst > 1 || jitter > 0 {

@@ -3,6 +3,7 @@
 use crate::caller::FinishedCall;
 use crate::machine;
 use crate::metrics::ServerMetrics;
+use crate::recording::{Readings, RecordingStats};
 use crate::report::{CallerStats, Report, ServerStats, SoakStats, Video, WebhookStats};
 use crate::stats::{Summary, round_to};
 use crate::turns::TurnStats;
@@ -39,6 +40,9 @@ pub(crate) struct RunMeasurements {
     /// CPUs that this program is pinned to; empty = not pinned.
     pub(crate) cpus: Vec<usize>,
     pub(crate) soak: Option<SoakStats>,
+    /// Metrics before the first call, and after the last delivery of a recording; `None` without
+    /// recordings.
+    pub(crate) recording: Option<(ServerMetrics, ServerMetrics)>,
 }
 
 /// Builds the report.
@@ -129,6 +133,10 @@ pub(crate) fn build_report(all: Vec<EvaluatedCall>, measured: RunMeasurements) -
         cpus: measured.cpus,
     };
     report.soak = measured.soak;
+    report.recording = measured.recording.as_ref().map(|(before, after)| {
+        let readings = Readings { before, start: &measured.start, end: &measured.end, after };
+        RecordingStats::new(&readings, measured.call_seconds)
+    });
     report.commit = machine::build_commit();
     report.cpu_model = machine::cpu_model();
     report

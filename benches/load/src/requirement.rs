@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::recording::RecordingStats;
 use crate::report::{EngineStats, Report, SoakStats};
 
 /// Comparison operator.
@@ -58,6 +59,7 @@ fn parse_path(name: &str) -> Result<Vec<String>, String> {
     let blank = report_json(&Report {
         engine: Some(EngineStats::default()),
         soak: Some(SoakStats::default()),
+        recording: Some(RecordingStats::default()),
         ..Report::default()
     });
     if let Some((function, argument)) = name.split_once('(') {
@@ -103,8 +105,9 @@ fn parse_limit(text: &str, path: &[String]) -> Result<f64, String> {
         .filter(|n: &f64| n.is_finite())
         .ok_or_else(|| format!("\"{text}\" is not a number with a unit"))?;
     let last = path.last().map(String::as_str).unwrap_or_default();
-    let time =
-        path[0] == "ms" && last != "n" || last.ends_with("_ms") || last == "cpu_ms_per_call_second";
+    let time = path[0] == "ms" && last != "n"
+        || last.ends_with("_ms")
+        || last.ends_with("_ms_per_call_second");
     match (unit, time) {
         ("ms", true) => Ok(number),
         ("s", true) => Ok(number * 1e3),
@@ -175,6 +178,12 @@ mod tests {
         found.ms.voice_to_voice = Summary::from_seconds(vec![1.0, 1.1, 1.3]);
         found.turns = TurnStats { expected: 3, right: 2, wrong: 1, missing: 0, unanswered: 0 };
         found.server.rss_bytes_per_call = Some(1_400_000.0);
+        found.recording = Some(RecordingStats {
+            media_ms_per_call_second: Some(0.02),
+            call_ms_per_call_second: Some(0.2),
+            dropped_packets: Some(2),
+            ..RecordingStats::default()
+        });
         report_json(&found)
     }
 
@@ -192,7 +201,11 @@ mod tests {
             ("turns.right > 1", true),
             ("server.rss_bytes_per_call <= 1.5MB", true),
             ("server.rss_bytes_per_call < 1.3MiB", false),
+            ("recording.media_ms_per_call_second <= 0.3ms", true),
+            ("recording.call_ms_per_call_second <= 300 ms", true),
+            ("recording.dropped_packets == 0", false),
             // Nothing was measured.
+            ("recording.delivery_ms_per_call_second <= 10ms", false),
             ("p95(join) < 100s", false),
             ("video.fps_speaking >= 0", false),
         ] {

@@ -1,6 +1,6 @@
 //! Wakes the tasks that deliver, upload and delete recordings.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::Notify;
 
@@ -15,4 +15,27 @@ pub(crate) struct RecordingQueue {
     pub(crate) failed_uploads: AtomicU64,
     /// Number of attempts to delete a recording that failed.
     pub(crate) failed_deletions: AtomicU64,
+    /// What the child processes have written.
+    pub(crate) deliveries: Deliveries,
+}
+
+/// Totals of the deliveries of this process. A recording whose delivery is repeated counts again.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    /// Number of files.
+    pub(crate) count: AtomicU64,
+    /// Duration of the recordings, in ms.
+    pub(crate) duration_ms: AtomicU64,
+    /// CPU time of the child processes, in µs, without conversions to MP4.
+    pub(crate) cpu_us: AtomicU64,
+}
+
+impl Deliveries {
+    /// Adds a file.
+    pub(crate) fn add(&self, duration_ms: u64, cpu_us: u64) {
+        self.duration_ms.fetch_add(duration_ms, Relaxed);
+        self.cpu_us.fetch_add(cpu_us, Relaxed);
+        // Last, so that a reader who sees the file usually sees its cost, too.
+        self.count.fetch_add(1, Relaxed);
+    }
 }

@@ -107,7 +107,7 @@ pub(crate) fn files(folder: &TempFolder, name: &str) -> Vec<String> {
 async fn metric(server: &TestServer, name: &str) -> u64 {
     let text = server.send(server.request("GET", "/metrics")).await.text;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
+    line.unwrap_or_else(|| panic!("no {name}: {text}")).parse::<f64>().unwrap() as u64
 }
 
 pub(crate) async fn wait_for_metric(server: &TestServer, name: &str, minimum: u64) {
@@ -160,6 +160,9 @@ async fn a_recorded_call_gets_a_link_to_its_file_and_says_so() {
     })
     .await;
     assert_eq!(metric(&server, "visavis_recordings{state=\"stored\"}").await, 1);
+    // As the child process reports it.
+    assert_eq!(metric(&server, "visavis_recordings_delivered_total").await, 1);
+    assert_eq!(metric(&server, "visavis_recording_delivery_cpu_seconds_total").await, 2);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! The recording of a call: its packets on their way to the recorder.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use conversation::event::Event;
 use conversation::id::ConversationId;
 use conversation::input::Input;
@@ -12,12 +13,18 @@ use recording::{Frame, Packet, Size, Track};
 
 use super::Call;
 use crate::hear;
+use crate::recorder::cost::CostSampler;
 use crate::recorder::{NO_RECORDER, Recorder, RecorderMessage, RecordingState};
 
 /// Packets of this time are sent to the recorder together.
 const BATCH: Duration = Duration::from_millis(200);
-/// Packets of a batch: two voices and the video.
-const BATCH_PACKETS: usize = 32;
+/// Packets of a batch: the agent's voice in frames of 10 ms, the user's voice and the video.
+const BATCH_PACKETS: usize = 40;
+/// Bytes of the agent's voice that one allocation holds: one to two seconds.
+const VOICE_BUFFER_BYTES: usize = 16 << 10;
+/// The CPU time of one in this many packets, and of one in this many batches, is measured.
+const PACKETS_PER_SAMPLE: u32 = 101;
+const BATCHES_PER_SAMPLE: u32 = 7;
 /// Why a recording ends whose packets the recorder does not take.
 const TOO_SLOW: &str = "the disk is too slow";
 const NOT_RECORDED: &str = "This call is not recorded";
@@ -49,7 +56,7 @@ impl Call {
                 // What was recorded remains, unless the user discards it before the end of the
                 // call.
                 if let Some(recording) = self.recording.take() {
-                    self.ended_recording = EndedRecording::Failed(recording);
+                    self.ended_recording = EndedRecording::Failed(Box::new(recording));
                 }
                 let text = format!("The recording ends here: {reason}.");
                 self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
@@ -113,25 +120,29 @@ pub(super) enum EndedRecording {
     #[default]
     None,
     /// The recorder cannot write it. It is complete at the end of the call.
-    Failed(CallRecording),
+    Failed(Box<CallRecording>),
     /// The user does not want it.
     Discarded,
 }
 
 impl EndedRecording {
     fn into_failed(self) -> Option<CallRecording> {
-        if let Self::Failed(recording) = self { Some(recording) } else { None }
+        if let Self::Failed(recording) = self { Some(*recording) } else { None }
     }
 }
 
 /// Sends the packets of a call to the recorder. The recording is complete when this is dropped.
-pub(super) struct CallRecording {
+pub struct CallRecording {
     recorder: Recorder,
     id: ConversationId,
     state: Arc<RecordingState>,
     /// The message that starts the recording, until the recorder takes it.
     pending_start: Option<RecorderMessage>,
     batch: Vec<Packet>,
+    /// Memory for the next packets of the agent.
+    voice: BytesMut,
+    packet_cost: CostSampler,
+    batch_cost: CostSampler,
     /// When the batch is sent.
     send_at: Duration,
     /// Whether the recorder has packets.
@@ -140,44 +151,61 @@ pub(super) struct CallRecording {
 }
 
 impl CallRecording {
-    /// Starts a recording.
-    pub(super) fn new(recorder: Recorder, id: ConversationId, video: Option<Size>) -> Self {
+    /// Starts a recording. `video` is the size of the video, if there is one.
+    #[must_use]
+    pub fn new(recorder: Recorder, id: ConversationId, video: Option<Size>) -> Self {
         let state = Arc::<RecordingState>::default();
         let start = RecorderMessage::Start { id, video, state: Arc::clone(&state) };
         let pending_start = recorder.sender.send(start).err();
+        // The last bits of an id are random.
+        let phase = id.0 as u64;
         Self {
             recorder,
             id,
             state,
             pending_start,
             batch: Vec::with_capacity(BATCH_PACKETS),
+            voice: BytesMut::with_capacity(VOICE_BUFFER_BYTES),
+            packet_cost: CostSampler::new(PACKETS_PER_SAMPLE, phase),
+            batch_cost: CostSampler::new(BATCHES_PER_SAMPLE, phase),
             send_at: BATCH,
             has_sent: false,
             is_discarded: false,
         }
     }
 
-    /// Adds a packet of the agent's voice, which leaves at `at`. It may be empty.
-    pub(super) fn push_agent(&mut self, at: Duration, packet: &[u8]) {
-        if !packet.is_empty() {
-            let data = Bytes::copy_from_slice(packet);
-            self.batch.push(Packet { at, track: Track::Agent, data });
+    /// Adds a packet of the agent's voice, which leaves at `at`, since the start of the call. It may
+    /// be empty.
+    pub fn push_agent(&mut self, at: Duration, packet: &[u8]) {
+        if packet.is_empty() {
+            return;
         }
+        let Self { recorder, batch, voice, packet_cost, .. } = self;
+        packet_cost.measure(&recorder.stats.cost.media, || {
+            voice.extend_from_slice(packet);
+            batch.push(Packet { at, track: Track::Agent, data: voice.split().freeze() });
+        });
     }
 
     /// Adds a packet of the user's voice. `start`: of the call.
-    pub(super) fn push_user(&mut self, start: Instant, frame: &hear::jitter::Frame, data: &Bytes) {
-        let length = Duration::from_micros(u64::from(frame.samples) * 1_000 / 48);
-        let end = frame.end_time.saturating_duration_since(start);
-        // Words from before the start are no part of the call.
-        if let Some(at) = end.checked_sub(length) {
-            self.batch.push(Packet { at, track: Track::User, data: data.clone() });
-        }
+    pub fn push_user(&mut self, start: Instant, frame: &hear::jitter::Frame, data: &Bytes) {
+        let Self { recorder, batch, packet_cost, .. } = self;
+        packet_cost.measure(&recorder.stats.cost.media, || {
+            let length = Duration::from_micros(u64::from(frame.samples) * 1_000 / 48);
+            let end = frame.end_time.saturating_duration_since(start);
+            // Words from before the start are no part of the call.
+            if let Some(at) = end.checked_sub(length) {
+                batch.push(Packet { at, track: Track::User, data: data.clone() });
+            }
+        });
     }
 
-    /// Adds a frame of the video.
-    pub(super) fn push_video(&mut self, at: Duration, frame: Frame, data: Bytes) {
-        self.batch.push(Packet { at, track: Track::Video(frame), data });
+    /// Adds a frame of the video, shown at `at` since the start of the call.
+    pub fn push_video(&mut self, at: Duration, frame: Frame, data: Bytes) {
+        let Self { recorder, batch, packet_cost, .. } = self;
+        packet_cost.measure(&recorder.stats.cost.media, || {
+            batch.push(Packet { at, track: Track::Video(frame), data });
+        });
     }
 
     /// Sends the batch if it is due. `now`: since the start of the call. Returns whether these are
@@ -185,7 +213,7 @@ impl CallRecording {
     ///
     /// # Errors
     /// Why the recording has ended.
-    pub(super) fn poll(&mut self, now: Duration) -> Result<bool, String> {
+    pub fn poll(&mut self, now: Duration) -> Result<bool, String> {
         if now < self.send_at {
             return Ok(false);
         }
@@ -194,7 +222,10 @@ impl CallRecording {
             return Err(reason.to_owned());
         }
         let has_packets = !self.batch.is_empty();
-        if !self.send() {
+        let (stats, mut cost) = (Arc::clone(&self.recorder.stats), self.batch_cost);
+        let is_sent = cost.measure(&stats.cost.media, || self.send());
+        self.batch_cost = cost;
+        if !is_sent {
             return Err(TOO_SLOW.into());
         }
         Ok(has_packets && !std::mem::replace(&mut self.has_sent, true))
@@ -215,7 +246,17 @@ impl CallRecording {
             return false;
         }
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_PACKETS));
-        self.recorder.sender.send(RecorderMessage::Packets(self.id, batch)).is_ok()
+        match self.recorder.sender.send(RecorderMessage::Packets(self.id, batch)) {
+            Err(RecorderMessage::Packets(_, batch)) => {
+                self.count_dropped(&batch);
+                false
+            }
+            result => result.is_ok(),
+        }
+    }
+
+    fn count_dropped(&self, packets: &[Packet]) {
+        self.recorder.stats.dropped_packets.fetch_add(packets.len() as u64, Relaxed);
     }
 }
 
@@ -224,7 +265,9 @@ impl Drop for CallRecording {
         let last = if self.is_discarded {
             RecorderMessage::Discard(self.id)
         } else {
-            self.send();
+            if !self.send() {
+                self.count_dropped(&self.batch);
+            }
             RecorderMessage::End(self.id)
         };
         // If the channel is full, the recorder detects the end by itself.
@@ -235,7 +278,58 @@ impl Drop for CallRecording {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::{self, Channel, Overflow};
     use crate::recorder::{self, RecorderConfig};
+
+    /// Space for the start of a recording and one batch.
+    static NARROW: Channel =
+        Channel { name: "test, narrow", capacity: 2, overflow: Overflow::Drop };
+
+    #[test]
+    fn packets_that_do_not_fit_into_the_channel_are_counted() {
+        let (sender, receiver) = channel::open(&NARROW, None);
+        let recorder = Recorder::with_sender(sender);
+        let stats = Arc::clone(&recorder.stats);
+        let mut recording = CallRecording::new(recorder, ConversationId(1), None);
+        recording.push_agent(Duration::ZERO, b"first");
+        assert_eq!(recording.poll(BATCH), Ok(true));
+        for n in 0..3 {
+            recording.push_agent(BATCH + Duration::from_millis(n * 20), b"lost");
+        }
+        assert_eq!(recording.poll(BATCH * 2), Err(TOO_SLOW.into()));
+        drop(recording);
+        assert_eq!(stats.dropped_packets.load(Relaxed), 3);
+        let sent = receiver.try_iter().filter_map(|message| match message {
+            RecorderMessage::Packets(_, packets) => Some(packets),
+            _ => None,
+        });
+        let data: Vec<_> = sent.flatten().map(|packet| packet.data).collect();
+        assert_eq!(data, [&b"first"[..]]);
+    }
+
+    #[test]
+    fn the_cost_of_the_media_thread_is_estimated() {
+        let (sender, receiver) = channel::open(&channel::RECORDER, None);
+        let recorder = Recorder::with_sender(sender);
+        let stats = Arc::clone(&recorder.stats);
+        let mut recording = CallRecording::new(recorder, ConversationId(1), None);
+        let packet = [7; 100];
+        for n in 1..=100 * PACKETS_PER_SAMPLE {
+            let at = Duration::from_millis(20) * n;
+            recording.push_agent(at, &packet);
+            assert!(recording.poll(at).is_ok());
+        }
+        drop(recording);
+        assert!(stats.cost.media.load(Relaxed) > 0);
+        // Packets share memory, and none overwrites another one.
+        let sent = receiver.try_iter().filter_map(|message| match message {
+            RecorderMessage::Packets(_, packets) => Some(packets),
+            _ => None,
+        });
+        let packets: Vec<_> = sent.flatten().collect();
+        assert_eq!(packets.len(), 100 * PACKETS_PER_SAMPLE as usize);
+        assert!(packets.iter().all(|sent| sent.data == packet[..]));
+    }
 
     #[test]
     fn the_first_packets_are_reported_once() {

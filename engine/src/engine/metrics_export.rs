@@ -223,9 +223,26 @@ impl CallEngine {
                 "Bytes of recordings written during calls.",
             )
             .with_value(recorded(|stats| &stats.bytes)),
+            MetricFamily::counter(
+                "visavis_recording_packets_dropped",
+                "Packets of recorded calls that are in no file, because of the disk.",
+            )
+            .with_value(recorded(|stats| &stats.dropped_packets)),
+            MetricFamily::counter(
+                "visavis_recorder_cpu_seconds",
+                "CPU time of recordings during calls: estimated for the media threads, and measured \
+                 for the thread that writes to the disk.",
+            )
+            .with_each("thread", recorder.map(recorder_cpu_seconds).into_iter().flatten()),
         ]);
         families.extend(self.latencies.metrics());
         families.extend(self.models.metrics());
         families
     }
+}
+
+/// CPU time of recordings in s, by thread.
+fn recorder_cpu_seconds(stats: &RecorderStats) -> [(&'static str, f64); 2] {
+    let seconds = |nanos: &AtomicU64| nanos.load(Relaxed) as f64 / 1e9;
+    [("media", seconds(&stats.cost.media)), ("disk", seconds(&stats.cost.disk))]
 }

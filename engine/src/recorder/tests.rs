@@ -90,6 +90,9 @@ fn packets_become_a_file_that_only_its_owner_may_read() {
     assert_eq!(mode(&harness.folder), 0o700);
     assert_eq!(state.failure(), None);
     assert!(!capture_path(&harness.folder, id(1)).exists());
+    let stats = &harness.recorder.as_ref().unwrap().stats;
+    assert_eq!(stats.dropped_packets.load(Relaxed), 0);
+    wait_for("CPU time", || stats.cost.disk.load(Relaxed) > 0);
 }
 
 #[test]
@@ -147,7 +150,10 @@ fn a_full_disk_ends_the_recording_and_says_so() {
     let state = almost_full.begin(id(6));
     wait_for("failure", || state.failure().is_some());
     assert_eq!(state.failure(), Some("the disk is almost full"));
-    assert_eq!(almost_full.recorder.as_ref().unwrap().stats.failed.load(Relaxed), 1);
+    let stats = &almost_full.recorder.as_ref().unwrap().stats;
+    assert_eq!(stats.failed.load(Relaxed), 1);
+    almost_full.push(id(6), 0);
+    wait_for("dropped packet", || stats.dropped_packets.load(Relaxed) == 10);
 
     let full = Harness::new(0);
     std::os::unix::fs::symlink("/dev/full", capture_path(&full.folder, id(7))).unwrap();

@@ -77,6 +77,7 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
     };
     let deliveries = state.store.delivery_counts().await?;
     let recordings = state.store.recording_counts().await?;
+    let written = &state.recordings.deliveries;
     let conversations = state.store.conversation_counts().await?;
     let host = state.engine();
     let failing = state.store.health.failure_reason().is_some();
@@ -147,6 +148,22 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
             "Failed attempts to delete a recording.",
         )
         .with_value(state.recordings.failed_deletions.load(Ordering::Relaxed)),
+        MetricFamily::counter(
+            "visavis_recordings_delivered",
+            "Recordings written by child processes after their calls.",
+        )
+        .with_value(written.count.load(Ordering::Relaxed)),
+        MetricFamily::counter(
+            "visavis_recordings_delivered_seconds",
+            "Duration of the recordings that child processes have written.",
+        )
+        .with_value(written.duration_ms.load(Ordering::Relaxed) as f64 / 1e3),
+        MetricFamily::counter(
+            "visavis_recording_delivery_cpu_seconds",
+            "CPU time of the child processes that have written recordings, without conversions to \
+             MP4.",
+        )
+        .with_value(written.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])

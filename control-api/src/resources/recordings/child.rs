@@ -32,6 +32,9 @@ pub(super) enum Failure {
 pub(super) struct Summary {
     pub(super) duration_ms: i64,
     pub(super) bytes: i64,
+    /// CPU time of the child process, in µs.
+    #[serde(default)]
+    pub(super) cpu_us: u64,
 }
 
 /// Writes the WebM file `out` from the file of a call.

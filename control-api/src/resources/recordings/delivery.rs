@@ -144,6 +144,8 @@ impl DeliveryTask {
         files::remove(&partial).await.map_err(failed)?;
         let mut summary =
             child::deliver(&self.command, &capture, &partial, settings.channels).await?;
+        let duration_ms = u64::try_from(summary.duration_ms).unwrap_or(0);
+        self.queue.deliveries.add(duration_ms, summary.cpu_us);
         let webm = self.folder.delivered(id, WEBM);
         tokio::fs::rename(&partial, &webm).await.map_err(failed)?;
         let mut warning = None;
