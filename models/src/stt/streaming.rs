@@ -88,7 +88,7 @@ pub(super) fn duration_of(bytes: usize) -> Duration {
 }
 
 /// Maximum size of a message that is read.
-const MAX_MESSAGE_BYTES: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// A message to the vendor.
 #[derive(Clone, Debug, PartialEq, Eq)]

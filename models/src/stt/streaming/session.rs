@@ -262,11 +262,15 @@ impl<C: Codec> Session<C> {
                     return Err(Failure::from_fault(&call.endpoint, fault, &words));
                 }
                 Output::Stalled => {
-                    let what = "accepts the audio, but sends no transcript";
+                    let utterances = self.codec.utterances();
+                    let what = match utterances.misses_answers() && utterances.has_answered {
+                        true => "sends no final transcript",
+                        false => "accepts the audio, but sends no transcript",
+                    };
                     let mut failure = Failure::timeout(&call.endpoint, what);
                     // A connection that has worked may be broken. One that has not may be accepted
                     // by a server that does not work, and the user waits.
-                    failure.is_urgent = !self.codec.utterances().has_answered;
+                    failure.is_urgent = !utterances.has_answered || utterances.misses_answers();
                     return Err(failure);
                 }
             }

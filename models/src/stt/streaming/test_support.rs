@@ -324,7 +324,7 @@ impl<C: Codec> CodecHarness<C> {
         for (end, _) in message.char_indices() {
             assert_eq!(self.receive(&message[..end]), [], "{}", &message[..end]);
         }
-        let huge = format!("{}{message}", " ".repeat(2 << 20));
+        let huge = format!("{}{message}", " ".repeat(5 << 20));
         let deep = "[".repeat(100_000);
         for text in ["null", "[1]", "\u{0}\u{fffd}", "{}", r#"{"type":7}"#, &deep, &huge] {
             assert_eq!(self.receive(text), []);

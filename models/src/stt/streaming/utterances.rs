@@ -14,6 +14,9 @@ const MAX_BACKLOG_TIME: Duration = Duration::from_millis(1_300);
 /// Maximum size of an utterance's text. The rest is dropped.
 pub(in crate::stt) const MAX_TEXT_BYTES: usize = 32 << 10;
 
+/// Number of end marks in a row without an answer after which the vendor has failed.
+const MAX_MISSING_ANSWERS: u32 = 2;
+
 /// How fast a vendor answers. [`Timeouts`] may change the times.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::stt) struct Limits {
@@ -61,8 +64,10 @@ pub(in crate::stt) struct Utterance {
     interim: String,
     /// The last interim transcript that was delivered, unless the vendor has retracted it.
     delivered: String,
-    /// Whether words did not fit into [`MAX_TEXT_BYTES`].
+    /// Whether words of its final segments did not fit into [`MAX_TEXT_BYTES`].
     is_cut: bool,
+    /// The same for the text that may change.
+    is_interim_cut: bool,
     /// Whether the vendor has sent anything for it.
     pub(in crate::stt) is_answered: bool,
     /// When an answer to the audio became due.
@@ -84,6 +89,7 @@ impl Utterance {
     pub(in crate::stt) fn add_segment(&mut self, text: &str) {
         self.is_cut |= !append(&mut self.segments, text);
         self.interim.clear();
+        self.is_interim_cut = false;
     }
 
     /// Replaces the text that may change. An empty one retracts the previous one.
@@ -92,13 +98,15 @@ impl Utterance {
             self.delivered.clear();
         }
         self.interim.clear();
-        let _ = append(&mut self.interim, text);
+        self.is_interim_cut = !append(&mut self.interim, text);
     }
 
     /// Adds to the text that may change, without a blank.
     pub(in crate::stt) fn extend_interim(&mut self, text: &str) {
         let room = MAX_TEXT_BYTES.saturating_sub(self.interim.len());
-        self.interim.push_str(&text[..text.floor_char_boundary(room)]);
+        let part = &text[..text.floor_char_boundary(room)];
+        self.is_interim_cut |= part.len() < text.len();
+        self.interim.push_str(part);
     }
 
     /// Whether it has text that may change.
@@ -183,6 +191,11 @@ pub(in crate::stt) struct Utterances {
     sent_bytes: usize,
     /// Whether the current connection has sent a transcript, perhaps an empty one.
     pub(in crate::stt) has_answered: bool,
+    /// Successive utterances of all connections whose end mark was not answered, although an answer
+    /// was due.
+    missing_answers: u32,
+    /// [`Counts::late`] at the last of them.
+    late_at_missing: u32,
     /// Unusual messages of all connections.
     pub(in crate::stt) counts: Counts,
 }
@@ -195,6 +208,8 @@ impl Utterances {
             queue: VecDeque::new(),
             sent_bytes: 0,
             has_answered: false,
+            missing_answers: 0,
+            late_at_missing: 0,
             counts: Counts::default(),
         }
     }
@@ -224,6 +239,7 @@ impl Utterances {
             interim: String::new(),
             delivered: String::new(),
             is_cut: false,
+            is_interim_cut: false,
             is_answered: false,
             answer_due_since: None,
             ended: None,
@@ -291,13 +307,18 @@ impl Utterances {
         now: Instant,
         outputs: &mut Vec<Output>,
     ) -> Option<Utterance> {
+        self.missing_answers = 0;
+        self.deliver_final(now, outputs)
+    }
+
+    fn deliver_final(&mut self, now: Instant, outputs: &mut Vec<Output>) -> Option<Utterance> {
         let finished = self.queue.pop_front()?;
         let mut text = finished.text();
         if text.is_empty() && !finished.delivered.is_empty() {
             text.clone_from(&finished.delivered);
             self.counts.emptied += 1;
         }
-        if finished.is_cut {
+        if finished.is_cut || finished.is_interim_cut {
             outputs.push(Output::Cut);
         }
         outputs.push(Output::Final(text));
@@ -319,6 +340,29 @@ impl Utterances {
         self.queue.front()?.deadline(&self.limits, self.first_timeout)
     }
 
+    /// Whether the vendor has left several end marks unanswered in a row: another connection does
+    /// not help.
+    pub(in crate::stt) fn misses_answers(&self) -> bool {
+        self.missing_answers >= MAX_MISSING_ANSWERS
+    }
+
+    /// Counts an end mark that was not answered in time. Returns whether the vendor has failed: it
+    /// has sent no words where an answer was due, or it finishes no transcript.
+    fn has_failed_to_answer(&mut self) -> bool {
+        let Some(front) = self.queue.front() else { return false };
+        let has_words = !front.text().is_empty() || !front.delivered.is_empty();
+        let is_due = self.limits.answers_each_end || front.answer_due_since.is_some();
+        if !has_words && !is_due {
+            return false;
+        }
+        if self.counts.late != self.late_at_missing {
+            self.missing_answers = 0;
+        }
+        self.late_at_missing = self.counts.late;
+        self.missing_answers += 1;
+        !has_words || self.misses_answers()
+    }
+
     /// Handles the deadlines that are over, until an utterance is given up, and returns it.
     pub(in crate::stt) fn expire(
         &mut self,
@@ -332,13 +376,18 @@ impl Utterances {
             }
             match expiry {
                 Expiry::Stalled => {
+                    self.missing_answers += 1;
                     outputs.push(Output::Stalled);
                     return None;
                 }
                 Expiry::Settled => drop(self.finish(now, outputs)),
                 Expiry::Unanswered => {
                     self.counts.unanswered += 1;
-                    return self.finish(now, outputs);
+                    if self.has_failed_to_answer() {
+                        outputs.push(Output::Stalled);
+                        return None;
+                    }
+                    return self.deliver_final(now, outputs);
                 }
             }
         }

@@ -54,6 +54,67 @@ async fn a_close_after_the_end_of_speech_repeats_the_audio_and_the_end_mark() {
     assert_eq!(call.event().await, "final Hello.");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_finishes_no_transcript_fails_with_the_second_utterance() {
+    let mut call = start().await;
+    let mut peer = call.accept().await;
+    for is_second in [false, true] {
+        call.speak(30);
+        peer.audio(30).await;
+        peer.send(false, "hello").await;
+        assert_eq!(call.event().await, "interim hello");
+        call.user().end_speech();
+        peer.finalize(0).await;
+        call.advance(800).await;
+        if !is_second {
+            assert_eq!(call.event().await, "final hello", "one may be lost");
+        }
+    }
+    assert_eq!(
+        call.event().await,
+        "warning Deepgram sends no final transcript; the built-in STT is used instead."
+    );
+    assert_eq!(call.event().await, format!("final {} samples", 30 * CHUNK_SAMPLES));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_final_transcript_is_an_answer() {
+    let mut call = start().await;
+    let mut peer = call.accept().await;
+    for _ in 0..4 {
+        call.speak(30);
+        peer.audio(30).await;
+        peer.send(false, "hello").await;
+        assert_eq!(call.event().await, "interim hello");
+        call.user().end_speech();
+        peer.finalize(0).await;
+        call.advance(800).await;
+        assert_eq!(call.event().await, "final hello");
+        peer.send(true, "hello").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_transcript_and_then_nothing_is_repeated_once_and_is_a_failure() {
+    let mut call = start().await;
+    call.speak(30);
+    for is_second in [false, true] {
+        let mut peer = call.accept().await;
+        peer.audio(30).await;
+        peer.send(false, "").await;
+        if !is_second {
+            call.user().end_speech();
+        }
+        peer.finalize(0).await;
+        call.advance(2_000).await;
+    }
+    assert_eq!(
+        call.event().await,
+        "warning Deepgram sends no final transcript; the built-in STT is used instead."
+    );
+    assert_eq!(call.event().await, format!("final {} samples", 30 * CHUNK_SAMPLES));
+}
+
 #[tokio::test]
 async fn connections_that_end_at_once_are_a_failure() {
     // The delays between the attempts pass in real time.
