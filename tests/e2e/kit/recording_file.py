@@ -10,6 +10,9 @@ from . import audio_match, lips, speech
 RATE = audio_match.SAMPLE_RATE
 #: Samples above this are sound.
 SILENCE_LEVEL = 300
+#: Snippets by which the place of each end of a text is judged. They agree on a place if they differ
+#: by at most this many seconds.
+END_SNIPPETS, MAX_SPREAD = 8, 0.03
 #: Bit of the first byte of a VP8 frame that says that the frame is shown (RFC 6386, section 9.1).
 SHOW_FRAME = 0x10
 
@@ -86,21 +89,27 @@ def find_text(
     text: str, voice: str, channel: np.ndarray, near: float, reach: float = 1.0
 ) -> tuple[float, float]:
     """Begin and end of a text that flite spoke into a channel, at most `reach` seconds from the
-    time `near`. The snippets at its begin and at its end are placed separately, so a pause in
-    between does not count."""
+    time `near`. Each is where the snippets at that end of the text agree, so a pause in between
+    does not count."""
     samples, rate = speech.flite(text, voice)
     assert rate == RATE, f"{voice} speaks at {rate} Hz"
     first = max(0, round((near - reach) * rate))
     last = round((near + reach) * rate) + len(samples)
-    found = [
-        (one.place - one.at, one.fit)
-        for one in audio_match.locate_snippets(samples, channel[first:last])
-    ]
-    places = [at for at, fit in found if fit >= audio_match.MATCH_THRESHOLD]
-    assert len(places) >= 0.5 * len(found) > 3, f"{text!r} is not near {near} s: {found}"
+    snippets = audio_match.locate_snippets(samples, channel[first:last])
+    shifts = np.array([one.place - one.at for one in snippets])
     begin, end = speech_bounds(text, voice)
-    at = first / rate
-    return at + float(np.median(places[:5])) + begin, at + float(np.median(places[-5:])) + end
+    found = []
+    for part, bound in ((shifts[:END_SNIPPETS], begin), (shifts[-END_SNIPPETS:], end)):
+        agreed = largest_cluster(part)
+        assert len(agreed) >= END_SNIPPETS / 2, f"{text!r} is not near {near} s: {snippets}"
+        found.append(first / rate + float(np.median(agreed)) + bound)
+    return found[0], found[1]
+
+
+def largest_cluster(values: np.ndarray) -> np.ndarray:
+    """The largest set of values that are near one of them."""
+    clusters = [values[np.abs(values - value) <= MAX_SPREAD] for value in values]
+    return max(clusters, key=len, default=values)
 
 
 def download(server, record: dict) -> Recording:
