@@ -85,19 +85,31 @@ def speech_bounds(text: str, voice: str) -> tuple[float, float]:
     return begins[spoken[0]], phones[spoken[-1]][1]
 
 
+def audible_bounds(text: str, voice: str) -> tuple[float, float]:
+    """Begin and end of what can be heard of that sound: a closure, as of the lips, is silent."""
+    samples, rate = speech.flite(text, voice)
+    loud = speech.speech_positions(samples)
+    return float(loud[0]) / rate, float(loud[-1]) / rate
+
+
 def find_text(
-    text: str, voice: str, channel: np.ndarray, near: float, reach: float = 1.0
+    text: str,
+    voice: str,
+    channel: np.ndarray,
+    near: float,
+    reach: float = 1.0,
+    bounds=speech_bounds,
 ) -> tuple[float, float]:
     """Begin and end of a text that flite spoke into a channel, at most `reach` seconds from the
     time `near`. Each is where the snippets at that end of the text agree, so a pause in between
-    does not count."""
+    does not count. `bounds`: what counts as begin and end."""
     samples, rate = speech.flite(text, voice)
     assert rate == RATE, f"{voice} speaks at {rate} Hz"
     first = max(0, round((near - reach) * rate))
     last = round((near + reach) * rate) + len(samples)
     snippets = audio_match.locate_snippets(samples, channel[first:last])
     shifts = np.array([one.place - one.at for one in snippets])
-    begin, end = speech_bounds(text, voice)
+    begin, end = bounds(text, voice)
     found = []
     for part, bound in ((shifts[:END_SNIPPETS], begin), (shifts[-END_SNIPPETS:], end)):
         agreed = largest_cluster(part)
