@@ -24,17 +24,17 @@ SEEK_SCRIPT = """async ([link, times]) => {
     video.addEventListener(name, done, { once: true });
     video.addEventListener('error', () => fail(new Error(video.error.message)), { once: true });
   });
-  const presented = () => new Promise((done) => requestAnimationFrame(done));
+  // A busy browser reports the end of a seek before it shows the picture.
+  const presented = () => new Promise((done) => video.requestVideoFrameCallback(done));
   video.muted = true;
-  const loaded = until('loadeddata');
+  const loaded = [until('loadeddata'), presented()];
   video.src = link;
-  await loaded;
+  await Promise.all(loaded);
   const found = [];
   for (const time of times) {
-    const sought = until('seeked');
+    const sought = [until('seeked'), presented()];
     video.currentTime = time;
-    await sought;
-    for (let n = 0; n < 4; n += 1) await presented();
+    await Promise.all(sought);
     const frame = new VideoFrame(video);
     const planes = new Uint8Array(frame.allocationSize());
     await frame.copyTo(planes);
