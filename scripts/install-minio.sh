@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds MinIO, an S3 server, for the long tests of recordings, and prints its path. It is built once
-# into .cache/minio, by the installed Go from the Go module proxy. That takes five minutes of CPU time
-# and 3 GB of disk space, which are free again afterwards.
+# Builds MinIO, an S3 server, for the long tests of recordings, and prints its path. It is built
+# once into .cache/minio, by the installed Go from the Go module proxy. That takes five minutes of
+# CPU time and 3 GB of disk space, which are free again afterwards.
 set -euo pipefail
 
-# There is no tag: the module proxy has MinIO's releases as commits only.
+# The tags of MinIO are no versions of Go modules, so this names a commit.
 version=v0.0.0-20260212201848-7aac2a2c5b7c
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
