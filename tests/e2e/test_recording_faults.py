@@ -94,7 +94,7 @@ def test_packet_loss_affects_the_user_s_voice_only(server, call, scripted_llm, r
     assert relay.downlink_counts["lost"] > 50 and relay.uplink_counts["lost"] > 50, relay
     recording = check_recording(server, conversation["id"], report, "a recording at 10% loss")
     for question in QUESTIONS[:3]:
-        recorded_call.expect_arrival(question, recording, share=0.6)
+        recorded_call.expect_arrival(question, recording)
 
 
 def test_a_viewer_without_video_is_recorded_with_video(server, scripted_llm, report):

@@ -35,6 +35,9 @@ QUESTIONS = list(CONVERSATION)
 ENVIRONMENT = {"VISAVIS_AVATARS_DIR": str(pathlib.Path(__file__).resolve().parents[1] / "flash")}
 #: Seconds around its time within which a text is searched for.
 REACH = 8
+#: Minimum share of the user's words in the file. Jitter and loss change some of them, and other
+#: speech of the same voice reaches .1 (audio_match.py).
+MIN_SHARE = 0.6
 #: Limits in seconds.
 MAX_VOICE_ERROR, MAX_PICTURE_ERROR = 0.04, 0.04
 #: Maximum interval between two pictures, also in silence.
@@ -133,7 +136,7 @@ def check(measured: dict):
     assert measured["after the last picture"] < MAX_PICTURE_INTERVAL, found
 
 
-def expect_arrival(text: str, recording: Recording, share: float = audio_match.STRICT_SHARE):
-    """Fails if less than this share of a text of the user is in the file."""
+def expect_arrival(text: str, recording: Recording):
+    """Fails if a text of the user is not in the file."""
     (reference,) = audio_match.synthesize([text], USER_VOICE)
-    audio_match.expect_arrival(audio_match.match(reference, recording.user), text, share)
+    audio_match.expect_arrival(audio_match.match(reference, recording.user), text, MIN_SHARE)
