@@ -22,7 +22,7 @@ from kit.report import Report, merge_reports
 from kit.server import OUT, WORKER, Server
 
 #: The parts of `make test-long`.
-PARTS = ("network", "load", "faces", "store", "editor", "providers", "fuzz")
+PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "fuzz")
 #: The seed of the random values in `make test`.
 SEED = 19
 OPEN_RESOURCES: dict[str, list] = {"servers": [], "calls": []}

@@ -2,14 +2,13 @@
 server. The crate `recording` and engine/tests/recording.rs test the files in detail."""
 
 import asyncio
-import io
 
-import av
 import numpy as np
 import pytest
 
 from kit import audio_match, speech
 from kit.polling import wait_until
+from kit.recording_file import download, wait_for_recording
 from kit.typed_call import TypedCall, create_typed_agent
 from kit.webrtc_client import run_async
 
@@ -18,47 +17,6 @@ GREETING = (
     "centuries, and most of them still run and strike every hour."
 )
 QUESTION = "Please tell me about the oldest clock in the house."
-RATE = audio_match.SAMPLE_RATE
-
-
-class Recording:
-    """A downloaded file: the samples of both channels at 16 kHz, and the times of the pictures."""
-
-    def __init__(self, data: bytes):
-        self.samples, self.pictures = [], []
-        with av.open(io.BytesIO(data)) as file:
-            self.duration = file.duration / av.time_base
-            resampler = av.AudioResampler(format="s16p", layout="stereo", rate=RATE)
-            for packet in file.demux():
-                for frame in packet.decode():
-                    if isinstance(frame, av.VideoFrame):
-                        self.pictures.append(float(frame.pts * frame.time_base))
-                    else:
-                        self.samples += [part.to_ndarray() for part in resampler.resample(frame)]
-        self.user, self.agent = np.concatenate(self.samples, axis=1)
-
-    def is_silent(self, channel: np.ndarray, start: float, end: float) -> bool:
-        return bool(np.abs(channel[int(start * RATE) : int(end * RATE)]).max(initial=0) < 300)
-
-    def first_sound(self, channel: np.ndarray, after: float) -> float:
-        loud = np.flatnonzero(np.abs(channel[int(after * RATE) :]) > 300)
-        assert len(loud), f"no sound after {after} s"
-        return after + loud[0] / RATE
-
-
-def download(server, record: dict) -> Recording:
-    reply = server.request("GET", record["recording_url"], key=None)
-    assert reply.status == 200, reply
-    assert reply.headers["content-type"] == "video/webm"
-    part = server.request(
-        "GET", record["recording_url"], key=None, headers={"range": "bytes=10-19"}
-    )
-    assert (part.status, part.body) == (206, reply.body[10:20])
-    return Recording(reply.body)
-
-
-def wait_for_recording(server, conversation: str) -> dict:
-    return server.wait_for_record(conversation, lambda record: record["recording_url"])
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ Clients:
 - webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
 - typed_call: a whole call of that caller with typed words, from the join to the record
 - provider_call: a call with the fakes of hosted providers
+- recorded_call: a recorded call whose words and mouth can be found in the file
 - sdp: the offer of a third-party client, as text
 
 Stand-ins for what the server or the browser talks to:
@@ -23,6 +24,7 @@ Stand-ins for what the server or the browser talks to:
 - mcp_server: an MCP server, as a process
 - providers: hosted speech-to-text, language models and text-to-speech
 - preview_stub: avatar previews without drawing
+- object_storage: MinIO, with a relay in front of it
 - relay: a network with loss, delay, reordering and limited bandwidth
 
 Words and sounds:
@@ -36,6 +38,7 @@ Measurement:
 
 - audio_match: whether a sound arrived, by cross-correlation of spectra
 - lips: lip sync in a browser
+- recording_file: the file of a recorded call
 - rtp: audio and video on the server's clock
 - report: the figures of a run, in report.json
 """

@@ -47,9 +47,15 @@ def read_wav(data: bytes) -> tuple[np.ndarray, int]:
     return np.frombuffer(body, np.int16), rate
 
 
+def speech_positions(samples: np.ndarray) -> np.ndarray:
+    """The positions of the samples that count as speech: 3 % of the loudest."""
+    level = np.abs(samples.astype(int))
+    return np.flatnonzero(level > 0.03 * level.max())
+
+
 def trim_silence(samples: np.ndarray) -> np.ndarray:
-    """The samples from the first to the last one that counts as speech: 3 % of the loudest."""
-    loud = np.flatnonzero(np.abs(samples.astype(int)) > 0.03 * np.abs(samples.astype(int)).max())
+    """The samples from the first to the last one that counts as speech."""
+    loud = speech_positions(samples)
     return samples[loud[0] : loud[-1] + 1]
 
 
