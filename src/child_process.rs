@@ -23,7 +23,8 @@ pub(crate) fn exit_when_stdin_closes() -> anyhow::Result<()> {
     let wait_for_eof = || {
         // After an error or the end of input, the server is gone.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        std::process::exit(0);
+        eprintln!("the process ends, because its standard input is closed");
+        std::process::exit(1);
     };
     engine::thread::spawn("parent", wait_for_eof).context("cannot start a thread")?;
     Ok(())

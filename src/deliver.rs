@@ -49,7 +49,7 @@ pub(crate) fn run(
     let summary = match delivery::write(BufReader::new(file), &mut output, channels, |_| {}) {
         Ok(summary) => summary,
         // Another attempt reads the same.
-        Err(delivery::Error::Read(error @ ReadError::NoHeader)) => {
+        Err(error @ (delivery::Error::Read(ReadError::NoHeader) | delivery::Error::Empty)) => {
             return Err(CommandError::Usage(error.to_string()));
         }
         Err(error) => return Err(error.into()),

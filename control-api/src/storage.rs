@@ -69,6 +69,8 @@ impl Error {
 /// A connection to the storage.
 pub(crate) struct Storage {
     store: Arc<dyn ObjectStore>,
+    /// The local folder, if it is one.
+    folder: Option<PathBuf>,
     /// Makes links; `None` for a local folder.
     signer: Option<Arc<dyn Signer>>,
     /// Folder in the bucket.
@@ -159,7 +161,7 @@ impl Storage {
             .filter(|endpoint| endpoint.scheme() == "http")
             .map(|endpoint| endpoint.origin().ascii_serialization());
         let prefix = ObjectPath::from_url_path(url.path()).map_err(object_store::Error::from)?;
-        Ok(Self { store, signer: Some(signer), prefix, insecure_origin })
+        Ok(Self { store, folder: None, signer: Some(signer), prefix, insecure_origin })
     }
 
     fn open_folder(folder: &Path) -> Result<Self, Error> {
@@ -171,6 +173,7 @@ impl Storage {
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
         Ok(Self {
             store: Arc::new(store),
+            folder: Some(folder.to_owned()),
             signer: None,
             prefix: ObjectPath::default(),
             insecure_origin: None,
@@ -200,6 +203,7 @@ impl Storage {
     ) -> Result<(), Error> {
         let mut input =
             tokio::fs::File::open(file).await.map_err(|error| Error::file(file, error))?;
+        self.remove_partial_uploads(key).await?;
         let mut options = PutMultipartOptions::default();
         // A folder has no attributes.
         if !self.is_local() {
@@ -223,8 +227,31 @@ impl Storage {
         Ok(())
     }
 
-    /// Deletes an object. One that does not exist counts as deleted.
+    /// Removes what earlier processes have left of uploads of `key` to a local folder: files named
+    /// `KEY#NUMBER`. Object storage deletes such parts itself, by a rule of its bucket.
+    async fn remove_partial_uploads(&self, key: &str) -> Result<(), Error> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let path = folder.join(key);
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let failed = |error| Error::file(folder, error);
+        let mut entries = match tokio::fs::read_dir(folder).await {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        let start = [name.as_encoded_bytes(), b"#"].concat();
+        while let Some(entry) = entries.next_entry().await.map_err(failed)? {
+            if entry.file_name().as_encoded_bytes().starts_with(&start) {
+                tokio::fs::remove_file(entry.path()).await.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes an object, and what is left of uploads of it. One that does not exist counts as
+    /// deleted.
     pub(crate) async fn delete(&self, key: &str) -> Result<(), Error> {
+        self.remove_partial_uploads(key).await?;
         match self.store.delete(&self.path(key)).await {
             Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => {
                 Err(error.into())

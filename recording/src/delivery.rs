@@ -27,6 +27,9 @@ pub enum Error {
     /// The file of the call cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The file of the call contains no packet.
+    #[error("nothing was recorded")]
+    Empty,
     /// The new file cannot be written.
     #[error("the recording cannot be written: {0}")]
     Write(#[source] io::Error),
@@ -65,12 +68,17 @@ pub fn write(
         end: Duration::ZERO,
     };
     let mut sorter = Sorter::default();
+    let mut is_empty = true;
     while let Some(packet) = reader.next_packet().map_err(ReadError::from)? {
+        is_empty = false;
         sorter.push(packet);
         while let Some(packet) = sorter.pop(false) {
             report(packet.at);
             delivery.push(&mut mixer, &packet)?;
         }
+    }
+    if is_empty {
+        return Err(Error::Empty);
     }
     while let Some(packet) = sorter.pop(true) {
         delivery.push(&mut mixer, &packet)?;

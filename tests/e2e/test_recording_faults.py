@@ -21,8 +21,6 @@ KILL_AFTER = (0.3, 4.0)
 #: What may be lost, in seconds: packets wait up to 0.2 s for their batch (engine/src/call/
 #: recording.rs) and 1 s for the next write (engine/src/recorder.rs).
 MAX_LOSS = 1.2
-#: A file of fewer bytes has a header only.
-HEADER_BYTES = 500
 #: It takes six seconds.
 LONG_GREETING = " ".join(f"The clock number {n} is as old as the hills." for n in range(100, 116))
 #: Samples per second of the timestamps of packets, and the level above which there is sound.
@@ -193,8 +191,11 @@ def read(server, call: KilledCall) -> Recording | None:
     record = server.get_conversation(call.id)
     if not record["is_recorded"] and call.seconds <= MAX_LOSS:
         return None
-    record = wait_for_recording(server, call.id)
-    size = len(server.request("GET", record["recording_url"], key=None).body)
-    if size < HEADER_BYTES and call.seconds <= MAX_LOSS:
-        return None
-    return download(server, record)
+    record = server.wait_for_record(
+        call.id, lambda record: record["recording_url"] or record.get("recording_error"), 60
+    )
+    if record["recording_url"]:
+        return download(server, record)
+    assert record["recording_error"] == "nothing was recorded", record
+    assert call.seconds <= MAX_LOSS, call.seconds
+    return None

@@ -251,6 +251,9 @@ async fn a_deleted_recording_is_gone_everywhere() {
     let id = recorded_call(&server, &folder, json!({})).await;
     let record = wait_until_ready(&server, &id).await;
     let link = record["recording_url"].as_str().unwrap().to_owned();
+    // A process that was killed during an upload leaves its part.
+    let stored = folder.0.join("data/storage/recordings");
+    fs::write(stored.join(format!("{id}.webm#1")), b"a part").unwrap();
     assert_eq!(server.delete(&path(&id)).await.status, 204);
     let (reply, _) = follow(&server, "GET", &link, None).await;
     reply.assert_is(404, none.clone());
@@ -445,21 +448,28 @@ async fn mp4_is_written_where_ffmpeg_is_and_webm_elsewhere() {
 async fn a_damaged_file_stays_and_is_reported() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let id = server.create_running_call(json!({"record": true})).await;
-    let file = write_capture(&folder.0.join("data"), &id);
-    fs::write(&file, b"no capture at all").unwrap();
-    end_call(&server, &id, 1);
-    server.app.recorded_hook()(id.parse().unwrap());
-    wait_for_metric(&server, "visavis_recordings{state=\"failed\"}", 1).await;
-    let record = read_record(&server, &id).await;
-    let warning = "The recording cannot be delivered: the file has no valid header.";
-    assert_eq!(record["warnings"], json!([warning]));
-    assert_eq!(record["recording_url"], "");
-    assert_eq!(record["recording_error"], "the file has no valid header");
-    assert!(file.exists(), "for the operator");
-    let path = format!("/v1/ext/conversation/{id}/recording");
-    assert_eq!(server.delete(&path).await.status, 204);
-    wait_for("the file to be removed", async || (!file.exists()).then_some(())).await;
+    let mut empty = Vec::new();
+    CaptureWriter::new(&mut empty, None).unwrap().flush().unwrap();
+    for (content, reason) in [
+        (&b"no capture at all"[..], "the file has no valid header"),
+        (&empty, "nothing was recorded"),
+    ] {
+        let id = server.create_running_call(json!({"record": true})).await;
+        let file = write_capture(&folder.0.join("data"), &id);
+        fs::write(&file, content).unwrap();
+        end_call(&server, &id, 1);
+        server.app.recorded_hook()(id.parse().unwrap());
+        wait_for_metric(&server, "visavis_recordings{state=\"failed\"}", 1).await;
+        let record = read_record(&server, &id).await;
+        let warning = format!("The recording cannot be delivered: {reason}.");
+        assert_eq!(record["warnings"], json!([warning]));
+        assert_eq!(record["recording_url"], "");
+        assert_eq!(record["recording_error"], reason);
+        assert!(file.exists(), "for the operator");
+        let path = format!("/v1/ext/conversation/{id}/recording");
+        assert_eq!(server.delete(&path).await.status, 204);
+        wait_for("the file to be removed", async || (!file.exists()).then_some(())).await;
+    }
 }
 
 #[tokio::test]
