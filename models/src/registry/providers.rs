@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::vendors::CUSTOM;
 use super::{Config, Kind, VENDORS, Vendor};
-use crate::llm::{anthropic, gemini, openai};
+use crate::llm::{anthropic, gemini, openai, responses};
 use crate::stt;
 use crate::tts::{
     HEART, ListedVoice, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts,
@@ -203,11 +203,35 @@ pub fn providers(config: &Config, workspace: &str, credentials: &[String]) -> Ve
     for kind in [Kind::Stt, Kind::Llm, Kind::Tts] {
         let of_kind = VENDORS.iter().filter(|vendor| vendor.serves(kind));
         all.extend(of_kind.map(|vendor| hosted(config, vendor, kind, workspace, credentials)));
+        if kind == Kind::Llm
+            && let Some(openai) = all.iter().find(|p| (p.provider, p.provider_type) == OPENAI_LLM)
+        {
+            all.push(openai_responses(openai));
+        }
     }
     // By kind, the built-in ones first.
     let order = ["stt", "llm", "tts"];
     all.sort_by_key(|provider| order.iter().position(|kind| *kind == provider.provider_type));
     all
+}
+
+/// `OpenAI`'s Chat Completions.
+const OPENAI_LLM: (&str, &str) = ("openai", "llm");
+
+/// `OpenAI`'s Responses API, which uses the same account. It has a default model at any address.
+fn openai_responses(openai: &Provider) -> Provider {
+    let mut provider = Provider {
+        display_name: "OpenAI Responses API".to_owned(),
+        provider: "openai-responses",
+        ..openai.clone()
+    };
+    if provider.model.is_empty() {
+        responses::DEFAULT_MODEL.clone_into(&mut provider.model);
+    }
+    for field in &mut provider.additional_fields {
+        field.default_value.clone_from(&provider.model);
+    }
+    provider
 }
 
 fn hosted(

@@ -60,6 +60,8 @@ fn the_model_is_the_one_that_is_requested() {
     for (kind, name) in [("llm", "groq"), ("llm", "openai"), ("tts", "openai")] {
         assert_eq!(listed(&proxies, kind, name, &[]).model, "", "{kind} {name}");
     }
+    let responses = listed(&proxies, "llm", "openai-responses", &[]);
+    assert_eq!((responses.source, &*responses.model), ("operator", "gpt-4.1-mini"));
     // The workspace's key is not sent to the operator's address.
     let stored = ["groq".to_owned()];
     let groq = listed(&proxies, "llm", "groq", &stored);
