@@ -475,48 +475,68 @@ def short_symbol(symbol):
     return re.sub(r"::h[0-9a-f]{16}$", "", symbol).replace("|", "\\|")[:60]
 
 
-def provider_table(results):
-    """The table of the adapters of hosted providers, with the limits in its last row."""
-    path = results / PROVIDERS
-    if not path.exists():
-        return "\n"
-    report = json.loads(path.read_text())
-    directions = {
-        "user's audio": "stt_out",
-        "transcripts": "stt_in",
-        "agent's text": "tts_out",
-        "agent's speech": "tts_in",
-    }
+# Runs over HTTP requests that a report contains.
+REQUEST_RUNS = (("openai", "openai", "openai"), ("groq", "anthropic", "custom"))
+
+
+def latency_cell(figure):
+    return f"{figure['p50']:.2f} / {figure['p95']:.2f} ms" if figure else NO_VALUE
+
+
+def provider_rows(report, runs, kinds, directions):
+    """The rows of runs of one transport, with the limits in the last one."""
     rows = []
-    for run in report["runs"]:
-        cpu = run["cpu_ms_per_call_second"]
-        figures = [run["ms"][name] for name in directions.values()]
-        packing = run["ms"]["stt_packing"]
+    for run in runs:
+        # A run that was not measured has names only.
+        cpu, latencies = run.get("cpu_ms_per_call_second"), run.get("ms", {})
         rows.append(
             (
-                f"{run['stt']}, {run['tts']}",
-                "yes" if run["tls"] else "no",
-                f"{cpu['sum']:.2f} ms",
-                f"{cpu['media']:.2f} ms",
-                *(f"{figure['p50']:.2f} / {figure['p95']:.2f} ms" for figure in figures),
-                f"{packing['p50']:.0f} / {packing['p95']:.0f} ms",
+                ", ".join(run[kind] for kind in kinds),
+                {True: "yes", False: "no"}.get(run.get("tls"), NO_VALUE),
+                format_ms(cpu and cpu["sum"], 2),
+                format_ms(cpu and cpu["media"], 2),
+                *(latency_cell(latencies.get(name)) for name in directions.values()),
             )
         )
     limits = report["limits"]
-    latency = f"≤ {limits['p50']:g} / {limits['p95']:g} ms"
     cpu_limits = " / ".join(f"{limit:g}" for limit in limits["cpu"])
-    latencies = [latency] * len(directions)
-    rows.append(("limit", "no / yes", f"≤ {cpu_limits} ms", NO_VALUE, *latencies, NO_VALUE))
+    latency = f"≤ {limits['p50']:g} / {limits['p95']:g} ms"
+    rows.append(("limit", "no / yes", f"≤ {cpu_limits} ms", NO_VALUE, *[latency] * len(directions)))
     head = (
-        "STT, TTS",
+        ", ".join(kind.upper() for kind in kinds),
         "TLS, resampling",
         "CPU a call-second",
         "of it media thread",
         *(f"{name} p50 / p95" for name in directions),
-        "packing p50 / p95",
     )
-    separator = "|" + "---|" * len(head) + "\n"
-    return "\n" + table_row(head) + separator + "".join(map(table_row, rows)) + "\n"
+    return [head, *rows]
+
+
+def markdown_table(rows):
+    separator = "|" + "---|" * len(rows[0]) + "\n"
+    return table_row(rows[0]) + separator + "".join(map(table_row, rows[1:])) + "\n"
+
+
+def provider_table(results):
+    """The tables of the adapters of hosted providers, one for each transport."""
+    path = results / PROVIDERS
+    if not path.exists():
+        return "\n"
+    report = json.loads(path.read_text())
+    stt = {"user's audio": "stt_out", "transcripts": "stt_in"}
+    llm = {"questions": "llm_out", "answers": "llm_in"}
+    tts = {"agent's text": "tts_out", "agent's speech": "tts_in"}
+    sockets = [run for run in report["runs"] if not run.get("llm")]
+    rows = provider_rows(report, sockets, ("stt", "tts"), stt | tts)
+    packings = [run["ms"]["stt_packing"] for run in sockets]
+    packing_cells = [f"{packing['p50']:.0f} / {packing['p95']:.0f} ms" for packing in packings]
+    cells = ["packing p50 / p95", *packing_cells, NO_VALUE]
+    text = markdown_table([(*row, cell) for row, cell in zip(rows, cells, strict=True)])
+    kinds = ("stt", "llm", "tts")
+    requests = [run for run in report["runs"] if run.get("llm")]
+    requests = requests or [dict(zip(kinds, names, strict=True)) for names in REQUEST_RUNS]
+    rows = provider_rows(report, requests, kinds, stt | llm | tts)
+    return f"\n**Over WebSockets**\n\n{text}**Over HTTP requests**\n\n" + markdown_table(rows)
 
 
 def format_time(ns):

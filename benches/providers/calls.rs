@@ -1,23 +1,25 @@
-//! The measured process: 50 calls with hosted STT and TTS, and a thread that plays the engine.
+//! The measured process: 50 calls with hosted STT, LLM and TTS, and a thread that plays the engine.
 //!
-//! Each call repeats a turn of 10 s: silence, 3 s of the user's speech, and two segments of 2 s
-//! each of the agent's. The calls begin one after the other over 10 s, and each has its own moment
-//! within the 20 ms of a chunk.
+//! Each call repeats a turn of 10 s: silence, 3 s of the user's speech, a question to the language
+//! model, if there is one, and two segments of 2 s each of the agent's speech. The calls begin one
+//! after the other over 10 s, and each has its own moment within the 20 ms of a chunk.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use conversation::event::{HistoryItem, Role};
 use cpu_time::{ProcessTime, ThreadTime};
 use engine::speak::tts::{SynthesisEvent, synthesis_sink};
-use engine_api::{SttChoice, TtsChoice};
+use engine_api::{LlmChoice, SttChoice, TtsChoice};
+use models::llm::{self, Llm};
 use models::registry::{Config, Registry};
-use models::stt::{self, SttStream};
+use models::stt::SttStream;
 use models::tts::{self, Tts};
 use models::{Handle, Sink};
 use serde_json::json;
 
-use crate::stamp::{self, Latencies};
+use crate::measured::{AnswerReader, Measured, SegmentReader, add};
+use crate::stamp;
 
 /// Samples of a chunk of the user's audio: 20 ms at 16 kHz.
 pub(crate) const CHUNK_SAMPLES: usize = 320;
@@ -33,6 +35,8 @@ const CALL_INTERVAL: u64 = TURN_STEPS / CALL_COUNT;
 const PRE_ROLL_CHUNKS: usize = 25;
 /// Steps of a turn at which the user starts and stops to speak.
 const USER_SPEECH: std::ops::Range<u64> = 25..175;
+/// Step of a turn at which the language model is asked.
+const QUESTION: u64 = 180;
 /// Steps of a turn at which a segment of 2 s is requested.
 const SEGMENTS: [u64; 2] = [200, 220];
 /// Steps before the measurement: all calls have begun, and some turns are over.
@@ -40,65 +44,20 @@ const WARM_UP_STEPS: u64 = TURN_STEPS + 100;
 /// Steps of the measurement: 40 s.
 const MEASURED_STEPS: u64 = 4 * TURN_STEPS;
 
-/// What all calls measure.
-#[derive(Default)]
-struct Measured {
-    /// From a transcript that the vendor wrote to its event.
-    stt_in: Latencies,
-    /// From a message with sound that the vendor wrote to its event.
-    tts_in: Latencies,
-    utterances: AtomicU64,
-    finals: AtomicU64,
-    segments: AtomicU64,
-    ended_segments: AtomicU64,
-    samples: AtomicU64,
-    resampled: AtomicU64,
-    words: AtomicU64,
-    failures: AtomicU64,
-}
-
-fn add(counter: &AtomicU64, n: usize) {
-    counter.fetch_add(n as u64, Ordering::Relaxed);
-}
-
-impl Measured {
-    fn fail(&self, what: &str) {
-        eprintln!("{what}");
-        add(&self.failures, 1);
-    }
-
-    fn on_stt_event(&self, event: stt::Event) {
-        let stamp = |text: &str| text.rsplit(' ').next().and_then(|word| word.parse().ok());
-        match event {
-            stt::Event::Interim(text) => self.stt_in.record(stamp(&text).unwrap_or_default()),
-            stt::Event::Final(text) => {
-                self.stt_in.record(stamp(&text).unwrap_or_default());
-                add(&self.finals, 1);
-            }
-            stt::Event::Failed(error) => self.fail(&format!("STT: {error}")),
-            stt::Event::Warning(text) => self.fail(&format!("STT: {text}")),
-            _ => {}
-        }
-    }
-
-    fn on_tts_event(&self, event: &tts::Event) {
-        match event {
-            tts::Event::Audio { pcm, .. } => {
-                self.tts_in.record(stamp::read(pcm));
-                add(&self.samples, pcm.len());
-            }
-            tts::Event::Words(words) => add(&self.words, words.len()),
-            tts::Event::End => add(&self.ended_segments, 1),
-            tts::Event::Failed(error) => self.fail(&format!("TTS: {error}")),
-            tts::Event::Warning(text) => self.fail(&format!("TTS: {text}")),
-            _ => {}
-        }
-    }
+/// The providers of the calls.
+pub(crate) struct Providers<'a> {
+    pub(crate) stt: &'a str,
+    /// `none` if none is asked.
+    pub(crate) llm: &'a str,
+    pub(crate) tts: &'a str,
 }
 
 /// One call, as the engine has it.
 struct Call {
     stt: Box<dyn SttStream>,
+    llm: Option<Arc<dyn Llm>>,
+    /// The current question. Dropping the handle cancels it.
+    question: Option<Handle>,
     tts: Arc<dyn Tts>,
     /// The segments of the current reply. Dropping a handle cancels its segment.
     speeches: Vec<Handle>,
@@ -113,18 +72,36 @@ impl Call {
     fn open(
         registry: &Registry,
         url: &str,
-        (stt, tts): (&str, &str),
+        providers: &Providers,
         resampled: bool,
         measured: &Arc<Measured>,
     ) -> Self {
         let (url, token) = (Some(url.to_owned()), Some("key".to_owned()));
+        // OpenAI's model that is served by requests.
+        let stt_model = if providers.stt == "openai" { "gpt-transcribe" } else { "" };
         let stt = SttChoice {
-            provider: stt.to_owned(),
+            provider: providers.stt.to_owned(),
+            model: stt_model.to_owned(),
             url: url.clone(),
             token: token.clone(),
             ..SttChoice::default()
         };
-        let tts = TtsChoice { provider: tts.to_owned(), url, token, ..TtsChoice::default() };
+        let llm = (providers.llm != "none").then(|| {
+            let llm = LlmChoice {
+                provider: providers.llm.to_owned(),
+                // Another server has no default.
+                model: "a-model".to_owned(),
+                url: url.clone(),
+                token: token.clone(),
+                ..LlmChoice::default()
+            };
+            let (llm, warning) = registry.llm(&llm, "agent", false);
+            assert_eq!(warning, None, "the provider is known");
+            llm.warm_up();
+            llm
+        });
+        let tts = providers.tts.to_owned();
+        let tts = TtsChoice { provider: tts, url, token, ..TtsChoice::default() };
         let (stt, tts) = (registry.stt(&stt), registry.tts(&tts));
         assert_eq!((stt.1, tts.1), (None, None), "the providers are known");
         let events = Arc::clone(measured);
@@ -138,6 +115,8 @@ impl Call {
             .expect("a hosted TTS connects for each call");
         Self {
             stt: stream,
+            llm,
+            question: None,
             tts,
             speeches: Vec::new(),
             reply: 0,
@@ -162,6 +141,9 @@ impl Call {
             self.is_speaking = false;
             self.stt.end_speech();
         }
+        if step == QUESTION {
+            self.ask();
+        }
         if SEGMENTS.contains(&step) {
             if step == SEGMENTS[0] {
                 self.reply += 1;
@@ -177,9 +159,35 @@ impl Call {
         self.stt.push_audio(&chunk);
     }
 
+    fn ask(&mut self) {
+        let Some(llm) = &self.llm else { return };
+        add(&self.measured.questions, 1);
+        let (measured, reader) = (Arc::clone(&self.measured), AnswerReader::default());
+        let sink = Sink::new(move |event| measured.on_llm_event(&event, &reader));
+        let question = HistoryItem {
+            role: Role::User,
+            name: None,
+            arguments: None,
+            text: format!("{:015} is the time.", stamp::now()),
+            interrupted: false,
+            utterance: None,
+            started_at: None,
+            ended_at: None,
+            in_context: true,
+        };
+        let request = llm::Request {
+            prompt: "You answer questions about a museum.".to_owned(),
+            history: vec![Arc::new(question)],
+            snippets: Vec::new(),
+            tools: Vec::new(),
+            model: String::new(),
+        };
+        self.question = Some(llm.ask(request, sink));
+    }
+
     fn speak(&mut self) {
         add(&self.measured.segments, 1);
-        let measured = Arc::clone(&self.measured);
+        let (measured, reader) = (Arc::clone(&self.measured), SegmentReader::default());
         let sink = if self.resampled {
             let samples = Arc::clone(&self.measured);
             let sink = synthesis_sink(false, false, move |event| {
@@ -188,11 +196,11 @@ impl Call {
                 }
             });
             Sink::new(move |event| {
-                measured.on_tts_event(&event);
+                measured.on_tts_event(&event, &reader);
                 sink.send(event);
             })
         } else {
-            Sink::new(move |event| measured.on_tts_event(&event))
+            Sink::new(move |event| measured.on_tts_event(&event, &reader))
         };
         let request = tts::Request {
             // 29 characters and the blank after them, at 15 characters a second.
@@ -216,7 +224,7 @@ struct Moment {
 
 /// Runs the calls at the servers of `url`, and prints the figures. With `resampled`, the speech is
 /// resampled as in the engine.
-pub(crate) fn run(cpu: usize, url: &str, providers: (&str, &str), resampled: bool) {
+pub(crate) fn run(cpu: usize, url: &str, providers: &Providers, resampled: bool) {
     crate::pin_to(cpu);
     // As the server's.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -261,7 +269,6 @@ fn print_figures(measured: &Measured, first: &Moment, last: &Moment) {
     let engine = last.engine - first.engine;
     let adapters = last.adapters - first.adapters;
     let tasks = (last.process - first.process).saturating_sub(engine);
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let figures = json!({
         "calls": CALL_COUNT,
         "seconds": seconds,
@@ -272,20 +279,8 @@ fn print_figures(measured: &Measured, first: &Moment, last: &Moment) {
             "media": per_call_second(adapters),
             "sum": per_call_second(tasks + adapters),
         },
-        "ms": {
-            "stt_in": measured.stt_in.summary(first.clock, last.clock),
-            "tts_in": measured.tts_in.summary(first.clock, last.clock),
-        },
-        "counts": {
-            "utterances": count(&measured.utterances),
-            "finals": count(&measured.finals),
-            "segments": count(&measured.segments),
-            "ended_segments": count(&measured.ended_segments),
-            "words": count(&measured.words),
-            "samples": count(&measured.samples),
-            "resampled": count(&measured.resampled),
-            "failures": count(&measured.failures),
-        },
+        "ms": measured.latencies(first.clock, last.clock),
+        "counts": measured.counts(),
     });
     println!("{figures}");
 }

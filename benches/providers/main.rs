@@ -1,14 +1,14 @@
-//! Measures the STT and TTS adapters of hosted providers alone: their CPU time, and the time that
+//! Measures the adapters of hosted providers alone: their CPU time, and the time that
 //! they add to each message.
 //!
 //! Two processes on two cores. The test `benches/tests/providers.rs` starts them.
 //!
 //! ```text
-//! hosted-calls vendor CPU [CERTIFICATE]   plays the vendors' servers, with TLS if a file for their
-//!                                         certificate is named. Prints its port. Prints its
-//!                                         latencies for each line `FROM TO` on standard input.
-//! hosted-calls calls CPU URL STT TTS [resampled]
-//!                                         plays the engine of 50 calls. Prints its figures.
+//! hosted-calls vendor CPU sockets|requests [CERTIFICATE]
+//!           plays the vendors' servers, with TLS if a file for their certificate is named. Prints
+//!           its port. Prints its latencies for each line `FROM TO` on standard input.
+//! hosted-calls calls CPU URL STT LLM TTS [resampled]
+//!           plays the engine of 50 calls. The LLM `none` is not asked. Prints its figures.
 //! ```
 //!
 //! Every message contains the time at which it was written, on the monotonic clock, which both
@@ -21,22 +21,37 @@
 #![allow(clippy::print_stderr, reason = "prints unexpected events")]
 
 mod calls;
+mod measured;
 mod stamp;
 mod vendor;
 
+use calls::Providers;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use vendor::Transport;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match *arguments {
-        ["vendor", cpu] => vendor::run(cpu_number(cpu), None),
-        ["vendor", cpu, certificate] => vendor::run(cpu_number(cpu), Some(certificate)),
-        ["calls", cpu, url, stt, tts] => calls::run(cpu_number(cpu), url, (stt, tts), false),
-        ["calls", cpu, url, stt, tts, "resampled"] => {
-            calls::run(cpu_number(cpu), url, (stt, tts), true);
+        ["vendor", cpu, kind] => vendor::run(cpu_number(cpu), transport(kind), None),
+        ["vendor", cpu, kind, certificate] => {
+            vendor::run(cpu_number(cpu), transport(kind), Some(certificate));
+        }
+        ["calls", cpu, url, stt, llm, tts] => {
+            calls::run(cpu_number(cpu), url, &Providers { stt, llm, tts }, false);
+        }
+        ["calls", cpu, url, stt, llm, tts, "resampled"] => {
+            calls::run(cpu_number(cpu), url, &Providers { stt, llm, tts }, true);
         }
         _ => panic!("the arguments are described in benches/providers/main.rs"),
+    }
+}
+
+fn transport(kind: &str) -> Transport {
+    match kind {
+        "sockets" => Transport::Sockets,
+        "requests" => Transport::Requests,
+        _ => panic!("the transports are `sockets` and `requests`"),
     }
 }
 

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Samples that contain a stamp: 64 bits.
 pub(crate) const STAMP_SAMPLES: usize = 4;
+/// Samples of a message with the agent's speech, which begins with a stamp: 100 ms at 24 kHz.
+pub(crate) const MESSAGE_SAMPLES: usize = 2_400;
 /// The longest latency of a valid stamp, in ns.
 const MAX_LATENCY: u64 = 30_000_000_000;
 

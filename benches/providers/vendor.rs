@@ -1,9 +1,11 @@
 //! The servers of the vendors. They use one core.
 
+mod answer;
 mod assemblyai;
 mod cartesia;
 mod deepgram;
 mod elevenlabs;
+mod requests;
 mod speech;
 
 use std::collections::VecDeque;
@@ -31,12 +33,14 @@ use crate::stamp::{self, Latencies};
 /// What the server measures.
 #[derive(Default)]
 struct Measured {
-    /// From the last samples of a message with audio to the message.
+    /// From the last samples of a message or request with audio to its arrival.
     stt_out: Latencies,
     /// From each 20 ms of audio to the last samples of its message: the wait until it is full.
     stt_packing: Latencies,
     /// From the request of a segment to its text.
     tts_out: Latencies,
+    /// From the request of an answer to its question.
+    llm_out: Latencies,
 }
 
 /// The protocol of a vendor on one connection.
@@ -100,15 +104,24 @@ impl Reply {
     }
 }
 
+/// How clients are connected.
+#[derive(Clone, Copy)]
+pub(crate) enum Transport {
+    /// `WebSocket` connections.
+    Sockets,
+    /// HTTP requests.
+    Requests,
+}
+
 /// Serves until standard input ends. With TLS if `certificate` names a file, to which the
 /// certificate is written.
-pub(crate) fn run(cpu: usize, certificate: Option<&str>) {
+pub(crate) fn run(cpu: usize, transport: Transport, certificate: Option<&str>) {
     crate::pin_to(cpu);
     let measured = Arc::new(Measured::default());
     let (tls, shown) = (certificate.map(tls_acceptor), Arc::clone(&measured));
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(serve(tls, measured));
+        runtime.expect("a runtime").block_on(serve(transport, tls, measured));
     });
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("a line");
@@ -118,6 +131,7 @@ pub(crate) fn run(cpu: usize, certificate: Option<&str>) {
             "stt_out": shown.stt_out.summary(from, to),
             "stt_packing": shown.stt_packing.summary(from, to),
             "tts_out": shown.tts_out.summary(from, to),
+            "llm_out": shown.llm_out.summary(from, to),
         });
         println!("{summary}");
     }
@@ -139,7 +153,7 @@ fn tls_acceptor(certificate: &str) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn serve(tls: Option<TlsAcceptor>, measured: Arc<Measured>) {
+async fn serve(transport: Transport, tls: Option<TlsAcceptor>, measured: Arc<Measured>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     println!("{}", listener.local_addr().expect("its address").port());
     loop {
@@ -147,18 +161,33 @@ async fn serve(tls: Option<TlsAcceptor>, measured: Arc<Measured>) {
         let (tls, measured) = (tls.clone(), Arc::clone(&measured));
         tokio::spawn(async move {
             stream.set_nodelay(true).expect("a TCP socket");
-            serve_connection(stream, tls, measured).await;
+            serve_connection(stream, transport, tls, measured).await;
         });
     }
 }
 
-async fn serve_connection(stream: TcpStream, tls: Option<TlsAcceptor>, measured: Arc<Measured>) {
+async fn serve_connection(
+    stream: TcpStream,
+    transport: Transport,
+    tls: Option<TlsAcceptor>,
+    measured: Arc<Measured>,
+) {
     match tls {
-        None => serve_socket(stream, measured).await,
+        None => serve_stream(stream, transport, measured).await,
         Some(tls) => match tls.accept(stream).await {
-            Ok(stream) => serve_socket(stream, measured).await,
+            Ok(stream) => serve_stream(stream, transport, measured).await,
             Err(error) => eprintln!("no TLS: {error}"),
         },
+    }
+}
+
+async fn serve_stream<S>(stream: S, transport: Transport, measured: Arc<Measured>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match transport {
+        Transport::Sockets => serve_socket(stream, measured).await,
+        Transport::Requests => requests::serve(stream, measured).await,
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Measured, STAMP};
 use crate::calls::CHUNK_SAMPLES;
-use crate::stamp::{self, STAMP_SAMPLES};
+use crate::stamp::{self, MESSAGE_SAMPLES, STAMP_SAMPLES};
 
 /// Samples of the user's audio per second.
 pub(super) const INPUT_RATE: usize = 16_000;
@@ -22,8 +23,6 @@ const WORD_SAMPLES: usize = INPUT_RATE * 2 / 5;
 
 /// Samples of the agent's speech per character, at 24 kHz: 15 characters per second.
 pub(super) const CHARACTER_SAMPLES: usize = 1_600;
-/// Samples of a message with the agent's speech: 100 ms.
-pub(super) const MESSAGE_SAMPLES: usize = 2_400;
 /// Time to the first sound of a segment.
 const FIRST_SOUND: Duration = Duration::from_millis(150);
 /// Time between two messages with sound: five times as fast as real time.
@@ -103,14 +102,23 @@ impl AgentSpeech {
     }
 }
 
+/// The samples of a message without a stamp.
+static TONE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let tone = (0..MESSAGE_SAMPLES).map(|n| (8_000.0 * (n as f64 * 0.06).sin()) as i16);
+    tone.flat_map(i16::to_le_bytes).collect()
+});
+
+/// The samples of a message as bytes, with the current time.
+pub(super) fn stamped_samples(part: &Part) -> Bytes {
+    let mut bytes = TONE[..2 * (part.samples.1 - part.samples.0)].to_vec();
+    bytes[..8].copy_from_slice(&stamp::now().to_le_bytes());
+    bytes.into()
+}
+
 /// The samples of a message in base64, with a stamp.
 pub(super) fn sound(part: &Part) -> String {
-    static TONE: LazyLock<String> = LazyLock::new(|| {
-        let tone = (0..MESSAGE_SAMPLES).map(|n| (8_000.0 * (n as f64 * 0.06).sin()) as i16);
-        let bytes: Vec<u8> = tone.flat_map(i16::to_le_bytes).collect();
-        STANDARD.encode(&bytes[9..])
-    });
+    static ENCODED: LazyLock<String> = LazyLock::new(|| STANDARD.encode(&TONE[9..]));
     // The stamp has 9 bytes, which are 12 characters.
     let length = (2 * (part.samples.1 - part.samples.0)).div_ceil(3) * 4 - 12;
-    format!("{STAMP}{}", &TONE[..length.min(TONE.len())])
+    format!("{STAMP}{}", &ENCODED[..length.min(ENCODED.len())])
 }

@@ -423,7 +423,7 @@ async fn providers_are_told_with_their_state() {
     let all = server.get("/v1/ext/providers").await;
     assert_eq!(all.header("x-total-count"), all.json().as_array().unwrap().len().to_string());
     let openai = json!([{
-        "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "source": "none", "languages": [],
+        "display_name": ANY, "provider": "openai", "provider_type": "llm", "model": "gpt-4.1-mini", "configured": false, "source": "none", "key_variables": ["OPENAI_API_KEY"], "languages": [],
         "additional_fields": [{"name": "model", "type": "ENUM", "label": ANY, "items": ANY, "default_value": "gpt-4.1-mini"}],
     }]);
     let deepgram = json!([{

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-pub use self::dialect::{Dialect, dialect};
+pub use self::dialect::{Dialect, dialect, dialect_at};
 use super::Request;
 pub use super::driver::Config;
 use super::driver::{Driver, Protocol, RefusedParameters, WarmUp};

@@ -12,7 +12,7 @@ use crate::chain::{ChainEntry, LlmChain, NamedLlm};
 use crate::llm::anthropic::{self, Anthropic};
 use crate::llm::builtin::BuiltinLlm;
 use crate::llm::gemini::{self, Gemini};
-use crate::llm::openai::{self, Dialect, OpenAi};
+use crate::llm::openai::{self, OpenAi};
 use crate::llm::responses::{self, OpenAiResponses};
 use crate::llm::{Config, Llm, Timeouts};
 
@@ -207,14 +207,9 @@ impl Registry {
             }
             Protocol::ChatCompletions => {
                 let (options, ignored) = openai::read_options(&choice.options);
-                let named = openai::dialect(provider);
-                let default_url = named.map_or("", |dialect| dialect.url);
+                let (dialect, default_model) = openai::dialect_at(provider, &url);
+                let default_url = openai::dialect(provider).map_or("", |dialect| dialect.url);
                 let url = or_default(&url, default_url);
-                // The address decides: a provider's name may stand for a proxy.
-                let of_url = Dialect::of_url(&url);
-                let is_named = url == default_url || of_url.url.is_empty();
-                let dialect = named.filter(|_| is_named).unwrap_or(of_url);
-                let default_model = if url == dialect.url { dialect.model } else { "" };
                 let config = config(url, or_default(requested, default_model));
                 let settings = openai::Settings { dialect, options, share_data };
                 let llm = OpenAi::with_settings(config, settings, client, refused, runtime);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::vendors::CUSTOM;
 use super::{Config, Kind, VENDORS, Vendor};
-use crate::llm::{anthropic, gemini, openai};
+use crate::llm::{anthropic, gemini, openai, responses};
 use crate::stt;
 use crate::tts::{
     HEART, ListedVoice, Voice, cartesia, deepgram as aura, elevenlabs, openai as openai_tts,
@@ -21,7 +21,7 @@ pub struct Provider {
     /// Its part in a call.
     #[schemars(extend("enum" = ["stt", "llm", "tts"]))]
     pub provider_type: &'static str,
-    /// Default model; empty if the agent must name one.
+    /// Model of agents that name none; empty = the server's own, or the agent must name one.
     pub model: String,
     /// Whether it works on this server without further configuration. Otherwise the agent needs its
     /// own key.
@@ -30,6 +30,9 @@ pub struct Provider {
     /// `workspace` (a stored credential), or `none`: the agent needs its own key or address.
     #[schemars(extend("enum" = ["builtin", "operator", "workspace", "none"]))]
     pub source: &'static str,
+    /// Environment variables with the operator's key, the preferred one first; empty if there are
+    /// none.
+    pub key_variables: Vec<String>,
     /// Languages as BCP 47 tags; empty if they are not known. Agents may name others.
     pub languages: Vec<&'static str>,
     /// Further fields that may be chosen.
@@ -49,7 +52,7 @@ pub struct ProviderField {
     /// Possible values.
     pub items: Vec<ProviderOption>,
     /// Default, if the agent names none.
-    pub default_value: &'static str,
+    pub default_value: String,
 }
 
 /// One value of a [`ProviderField`].
@@ -78,6 +81,17 @@ fn models(vendor: &str, kind: Kind) -> &'static [ProviderOption] {
                     option("Nova-3 for medical terms, English", "nova-3-medical"),
                     option("Nova-2", "nova-2"),
                     option("Flux, decides about turns, English", "flux-general-en"),
+                    option("Flux, decides about turns, ten languages", "flux-general-multi"),
+                ]
+            }
+        }
+        ("openai", Kind::Stt) => {
+            const {
+                &[
+                    option("GPT Live Transcribe, streaming", "gpt-live-transcribe"),
+                    option("GPT Realtime Whisper, streaming", "gpt-realtime-whisper"),
+                    option("GPT Transcribe, one request per utterance", "gpt-transcribe"),
+                    option("Whisper, one request per utterance", "whisper-1"),
                 ]
             }
         }
@@ -151,21 +165,21 @@ fn language_tags() -> Vec<&'static str> {
     LANGUAGES.iter().map(|language| language.value).collect()
 }
 
-/// Default model at a vendor's own server.
-fn default_model(vendor: &str, kind: Kind) -> &'static str {
+/// Model of agents that name none, at a base URL (empty = the vendor's own one).
+fn default_model(vendor: &str, kind: Kind, url: &str) -> &'static str {
     match (vendor, kind) {
         ("deepgram", Kind::Stt) => stt::deepgram::DEFAULT_MODEL,
         ("assemblyai", Kind::Stt) => stt::assemblyai::DEFAULT_MODEL,
         ("elevenlabs", Kind::Stt) => stt::elevenlabs::DEFAULT_MODEL,
-        ("openai", Kind::Stt) => stt::transcriptions::OPENAI_DEFAULT_MODEL,
+        ("openai", Kind::Stt) => stt::openai_realtime::DEFAULT_MODEL,
         ("groq", Kind::Stt) => stt::transcriptions::GROQ_DEFAULT_MODEL,
         ("deepgram", Kind::Tts) => aura::DEFAULT_MODEL,
         ("elevenlabs", Kind::Tts) => elevenlabs::DEFAULT_MODEL,
         ("cartesia", Kind::Tts) => cartesia::DEFAULT_MODEL,
-        ("openai", Kind::Tts) => openai_tts::DEFAULT_MODEL,
+        ("openai", Kind::Tts) => openai_tts::default_model(url),
         ("anthropic", Kind::Llm) => anthropic::DEFAULT_MODEL,
         ("google", Kind::Llm) => gemini::DEFAULT_MODEL,
-        (vendor, Kind::Llm) => openai::dialect(vendor).map_or("", |dialect| dialect.model),
+        (vendor, Kind::Llm) => openai::dialect_at(vendor, url).1,
         _ => "",
     }
 }
@@ -189,11 +203,35 @@ pub fn providers(config: &Config, workspace: &str, credentials: &[String]) -> Ve
     for kind in [Kind::Stt, Kind::Llm, Kind::Tts] {
         let of_kind = VENDORS.iter().filter(|vendor| vendor.serves(kind));
         all.extend(of_kind.map(|vendor| hosted(config, vendor, kind, workspace, credentials)));
+        if kind == Kind::Llm
+            && let Some(openai) = all.iter().find(|p| (p.provider, p.provider_type) == OPENAI_LLM)
+        {
+            all.push(openai_responses(openai));
+        }
     }
     // By kind, the built-in ones first.
     let order = ["stt", "llm", "tts"];
     all.sort_by_key(|provider| order.iter().position(|kind| *kind == provider.provider_type));
     all
+}
+
+/// `OpenAI`'s Chat Completions.
+const OPENAI_LLM: (&str, &str) = ("openai", "llm");
+
+/// `OpenAI`'s Responses API, which uses the same account. It has a default model at any address.
+fn openai_responses(openai: &Provider) -> Provider {
+    let mut provider = Provider {
+        display_name: "OpenAI Responses API".to_owned(),
+        provider: "openai-responses",
+        ..openai.clone()
+    };
+    if provider.model.is_empty() {
+        responses::DEFAULT_MODEL.clone_into(&mut provider.model);
+    }
+    for field in &mut provider.additional_fields {
+        field.default_value.clone_from(&provider.model);
+    }
+    provider
 }
 
 fn hosted(
@@ -209,20 +247,17 @@ fn hosted(
         Some(_) => "operator",
         None => "none",
     };
-    let own_model = account.and_then(|account| account.model.clone());
+    // With a key of the workspace, the address and the model of the operator do not apply.
+    let account = account.filter(|_| source == "operator");
     let is_main = vendor.kinds.first() == Some(&kind);
-    let has_own_address = account.is_some_and(|account| account.url.is_some());
-    let default_model = default_model(vendor.name, kind);
-    let model = match own_model.filter(|_| is_main) {
-        Some(model) => model,
-        None if has_own_address && kind == Kind::Llm && vendor.name == "openai" => String::new(),
-        None => default_model.to_owned(),
-    };
+    let own_model = account.and_then(|account| account.model.clone()).filter(|_| is_main);
+    let url = account.and_then(|account| account.url.as_deref()).unwrap_or_default();
+    let model = own_model.unwrap_or_else(|| default_model(vendor.name, kind, url).to_owned());
     let mut fields = Vec::new();
     let models = models(vendor.name, kind);
     if !models.is_empty() {
         let name = if kind == Kind::Tts { "model_id" } else { "model" };
-        fields.push(field(name, "Model", models.to_vec(), default_model));
+        fields.push(field(name, "Model", models.to_vec(), &model));
     }
     let is_multilingual = kind != Kind::Llm && vendor.name != CUSTOM;
     if is_multilingual {
@@ -241,6 +276,7 @@ fn hosted(
         // A server that needs no key may run; the agent names the address of any other.
         configured: source != "none" || !vendor.needs_key,
         source,
+        key_variables: vendor.variable_names("API_KEY").collect(),
         languages: if is_multilingual { language_tags() } else { Vec::new() },
         additional_fields: fields,
     }
@@ -250,9 +286,9 @@ fn field(
     name: &'static str,
     label: &'static str,
     items: Vec<ProviderOption>,
-    default_value: &'static str,
+    default_value: &str,
 ) -> ProviderField {
-    ProviderField { name, r#type: "ENUM", label, items, default_value }
+    ProviderField { name, r#type: "ENUM", label, items, default_value: default_value.to_owned() }
 }
 
 /// The voices of a provider of this server; `None` if it is not one.
@@ -286,6 +322,7 @@ pub(super) fn builtin_providers() -> Vec<Provider> {
         model: model.to_owned(),
         configured: true,
         source: "builtin",
+        key_variables: Vec::new(),
         languages: vec!["en"],
         additional_fields: fields,
     };
@@ -312,59 +349,4 @@ pub(super) fn builtin_providers() -> Vec<Provider> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::registry::Accounts;
-
-    fn config(variables: &'static [(&'static str, &'static str)]) -> Config {
-        let variable = |name: &str| variables.iter().find(|v| v.0 == name).map(|v| v.1.to_owned());
-        let accounts = Accounts::new(BTreeMap::new(), variable).unwrap();
-        Config { accounts, ..Config::default() }
-    }
-
-    fn listed(config: &Config, kind: &str, name: &str, credentials: &[String]) -> Provider {
-        let all = providers(config, "w", credentials);
-        let found = all.into_iter().find(|p| p.provider == name && p.provider_type == kind);
-        found.expect("it is listed")
-    }
-
-    #[test]
-    fn a_vendor_works_where_there_is_a_key() {
-        let none = listed(&Config::default(), "stt", "deepgram", &[]);
-        assert_eq!((none.source, none.configured), ("none", false));
-        assert_eq!(none.model, "nova-3");
-        let keyed = config(&[("DEEPGRAM_API_KEY", "k"), ("DEEPGRAM_MODEL", "nova-2")]);
-        let own = listed(&keyed, "stt", "deepgram", &[]);
-        assert_eq!((own.source, own.configured, &*own.model), ("operator", true, "nova-2"));
-        let voices = listed(&keyed, "tts", "deepgram", &[]);
-        assert_eq!((voices.configured, &*voices.model), (true, "aura-2"), "a model of the STT");
-        let stored = listed(&Config::default(), "tts", "elevenlabs", &["elevenlabs".into()]);
-        assert_eq!((stored.source, stored.configured), ("workspace", true));
-    }
-
-    #[test]
-    fn an_own_server_with_openais_interface_has_no_default_model() {
-        let model = |config: &Config| listed(config, "llm", "openai", &[]).model;
-        assert_eq!(model(&Config::default()), "gpt-4.1-mini");
-        assert_eq!(model(&config(&[("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")])), "");
-        let named = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OPENAI_MODEL", "m")];
-        assert_eq!(model(&config(Box::leak(Box::new(named)))), "m");
-    }
-
-    #[test]
-    fn providers_are_sorted_by_kind_and_each_is_listed_once() {
-        let all = providers(&Config::default(), "", &[]);
-        let mut names: Vec<_> = all.iter().map(|p| (p.provider_type, p.provider)).collect();
-        assert_eq!(names[0], ("stt", "builtin"));
-        let kinds: Vec<&str> = names.iter().map(|name| name.0).collect();
-        assert!(
-            kinds.is_sorted_by_key(|kind| ["stt", "llm", "tts"].iter().position(|k| k == kind))
-        );
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count);
-    }
-}
+mod tests;

@@ -151,12 +151,6 @@ impl Vendor {
     pub fn variable_names(&self, end: &str) -> impl Iterator<Item = String> {
         self.variables.iter().map(move |start| format!("{start}_{end}"))
     }
-
-    /// Name of the environment variable with the key.
-    #[must_use]
-    pub fn key_variable(&self) -> String {
-        format!("{}_API_KEY", self.variables.first().unwrap_or(&self.name))
-    }
 }
 
 #[cfg(test)]
@@ -211,6 +205,7 @@ mod tests {
         assert_eq!(of(&[("GOOGLE_API_KEY", " k ")]), Some("k".into()));
         assert_eq!(of(&[("GOOGLE_API_KEY", "k"), ("GEMINI_API_KEY", "g")]), Some("g".into()));
         assert_eq!(of(&[("GEMINI_API_KEY", " ")]), None);
-        assert_eq!(google.key_variable(), "GEMINI_API_KEY");
+        let names: Vec<String> = google.variable_names("API_KEY").collect();
+        assert_eq!(names, ["GEMINI_API_KEY", "GOOGLE_API_KEY"]);
     }
 }

@@ -79,6 +79,17 @@ impl fmt::Debug for OpenAiConfig {
     }
 }
 
+/// Model of agents that name none, at a base URL (empty = [`DEFAULT_URL`]); empty = the server's own.
+#[must_use]
+pub fn default_model(url: &str) -> &'static str {
+    let base = base_url(OTHER_SERVER, url, DEFAULT_URL, &[]);
+    if base.is_ok_and(|base| is_openai(&base)) { DEFAULT_MODEL } else { "" }
+}
+
+fn is_openai(base: &Url) -> bool {
+    base.host_str().is_some_and(is_openai_host)
+}
+
 /// The voices of the server at `config.url`, with requests through `client` and tasks on `runtime`.
 /// Sends nothing before a text is spoken or a call is opened.
 ///
@@ -192,7 +203,7 @@ impl Tts for OpenAiTts {
 impl Server {
     fn new(config: &OpenAiConfig, client: egress::Client) -> Result<Self, Error> {
         let base = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
-        let is_openai = base.host_str().is_some_and(is_openai_host);
+        let is_openai = is_openai(&base);
         let vendor = if is_openai { "OpenAI" } else { OTHER_SERVER };
         let (token, bearer) = (config.token.as_deref(), ("authorization", "Bearer "));
         let endpoint = Endpoint::new(vendor, String::new(), bearer, token, client);

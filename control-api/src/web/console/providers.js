@@ -46,7 +46,7 @@ const providerItem = (provider, storeKey) =>
           "p",
           { class: "soft" },
           "Start the server with ",
-          h("code", {}, `${provider.provider.toUpperCase()}_API_KEY`),
+          provider.key_variables.map((name, n) => [n > 0 && " or ", h("code", {}, name)]),
           ", store a key of this workspace, or set one in the agent.",
         ),
       provider.additional_fields.map((field) =>

@@ -197,6 +197,20 @@ pub fn dialect(provider: &str) -> Option<&'static Dialect> {
     DIALECTS.iter().find(|dialect| dialect.providers.contains(&name.as_str()))
 }
 
+/// The dialect of a provider at a base URL (empty = its own one), and the model of agents that name
+/// none; empty = the server's own. A provider's name may stand for a proxy, so the address decides
+/// if it is one of a vendor.
+#[must_use]
+pub fn dialect_at(provider: &str, url: &str) -> (&'static Dialect, &'static str) {
+    let named = dialect(provider);
+    let default_url = named.map_or("", |dialect| dialect.url);
+    let url = if url.is_empty() { default_url } else { url };
+    let of_url = Dialect::of_url(url);
+    let is_named = url == default_url || of_url.url.is_empty();
+    let dialect = named.filter(|_| is_named).unwrap_or(of_url);
+    (dialect, if url == dialect.url { dialect.model } else { "" })
+}
+
 impl Dialect {
     /// The dialect of the server at `url`, which its host decides.
     #[must_use]
