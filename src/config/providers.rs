@@ -324,7 +324,7 @@ mod tests {
         };
         let form = "must be a URL of http, https, ws or wss with a host";
         let user = "must not contain a user name or a password";
-        let control = "must not contain line breaks or other control characters";
+        let control = "must not contain white space or control characters";
         for (text, expected) in [
             ("llm = [\"nobody\"]", "providers.llm: \"nobody\" is no LLM provider".to_owned()),
             (
@@ -344,6 +344,7 @@ mod tests {
             ("OPENAI_BASE_URL", "not a url", Some(form)),
             ("OPENAI_BASE_URL", "https://u:secret@h", Some(user)),
             ("ELEVEN_API_KEY", "a\u{7f}secret", Some(control)),
+            ("GROQ_API_KEY", "two secrets", Some(control)),
             ("OPENAI_API_KEY", " k\n", None),
             ("OPENAI_BASE_URL", " ", None),
             ("OPENAI_API_KEY_FILE", "/no/such/file", None),
