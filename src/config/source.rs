@@ -289,3 +289,25 @@ fn edit_distance(a: &str, b: &str) -> usize {
     }
     row[b.len()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_an_account_with_another_type_is_named_without_the_value() {
+        for (text, expected) in [
+            ("first_timeout = \"soon\"", "first_timeout must be a number"),
+            ("api_key = 12345678", "api_key must be a string in quotes"),
+            ("workspaces = \"a\"", "workspaces must be a list of strings, such as [\"…\"]"),
+            ("workspaces = [5]", "workspaces must be a list of strings, such as [\"…\"]"),
+            ("share_data = \"no\"", "share_data must be true or false"),
+        ] {
+            let table: Table = format!("[providers.groq]\n{text}").parse().unwrap();
+            let source =
+                ConfigSource { file: PathBuf::new(), table, locations: HashMap::default() };
+            let error = source.deserialize().unwrap_err();
+            assert_eq!(error, format!("providers.groq: {expected}"));
+        }
+    }
+}

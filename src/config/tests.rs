@@ -431,18 +431,6 @@ fn accounts_at_vendors_are_sections_of_the_providers() {
             "FILE:1: providers.groq: first_timeout is not a number of seconds between 0.1 and 60",
         ),
         (
-            "[providers.groq]\nfirst_timeout = \"soon\"\n",
-            "FILE:1: providers.groq: first_timeout must be a number",
-        ),
-        (
-            "[providers.groq]\napi_key = 12345678\n",
-            "FILE:1: providers.groq: api_key must be a string in quotes",
-        ),
-        (
-            "[providers.groq]\nworkspaces = [\"a\", 5]\n",
-            "FILE:1: providers.groq: workspaces must be a list of strings, such as [\"…\"]",
-        ),
-        (
             "[providers.groq]\napi_key_file = \"/no/such/file\"\n",
             "FILE:1: providers.groq: /no/such/file cannot be read: No such file or directory (os error 2)",
         ),
