@@ -13,18 +13,22 @@ const SECRET_PART: usize = 6;
 /// of the vendor, remain.
 pub(crate) fn redact(words: &str, secrets: &[String], public: &str) -> String {
     let words: Vec<&str> = words.split_whitespace().collect();
-    let repeats = repeated(&words, secrets);
+    let is_public = |word: &str| public.split_whitespace().any(|name| name == bare(word));
+    let repeats = repeated(&words, secrets, is_public);
     let is_key = |word: &str| {
         let start = word.get(..3).unwrap_or_default();
         start.eq_ignore_ascii_case("sk-") || word.contains("***")
     };
-    let is_public = |word: &str| public.split_whitespace().any(|name| name == word);
     let shown = words.iter().zip(repeats).map(|(word, repeats)| {
-        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
-        let hides = !is_public(bare) && (repeats || is_key(word) || is_key(bare));
+        let hides = !is_public(word) && (repeats || is_key(word) || is_key(bare(word)));
         if hides { "***" } else { word }
     });
     shown.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+}
+
+/// The word without the signs around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 /// Maximum number of characters of an id in a log.
@@ -41,11 +45,17 @@ pub(crate) fn redact_id(id: &str, redact: impl Fn(&str) -> String) -> String {
 }
 
 /// Whether each word has a part of a secret. The words are compared in lower case and without the
-/// white space between them. Shorter secrets than 4 bytes are none.
-fn repeated(words: &[&str], secrets: &[String]) -> Vec<bool> {
+/// white space between them. A public word has no part, and separates the words around it. Shorter
+/// secrets than 4 bytes are none.
+fn repeated(words: &[&str], secrets: &[String], is_public: impl Fn(&str) -> bool) -> Vec<bool> {
     let (mut text, mut word_of) = (Vec::new(), Vec::new());
     for (number, word) in words.iter().enumerate() {
-        text.extend(folded(word));
+        if is_public(word) {
+            // No secret has white space here.
+            text.push(' ');
+        } else {
+            text.extend(folded(word));
+        }
         word_of.resize(text.len(), number);
     }
     let mut repeats = vec![false; words.len()];
@@ -130,5 +140,7 @@ mod tests {
         let secrets = ["Anthropic-0123456789".to_owned()];
         let words = "Anthropic: the key Anthropic-0123 of Anthropic.";
         assert_eq!(redact(words, &secrets, "Anthropic"), "Anthropic: the key *** of Anthropic.");
+        let secrets = ["anthropicfake-0123456789".to_owned()];
+        assert_eq!(redact("Anthropic failed", &secrets, "Anthropic"), "Anthropic failed");
     }
 }
