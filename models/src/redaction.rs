@@ -1,5 +1,7 @@
 //! The words of a vendor, made fit for logs and records.
 
+use std::collections::HashSet;
+
 /// Maximum number of characters of a vendor's message in an error.
 const MAX_REASON_CHARS: usize = 240;
 
@@ -7,20 +9,26 @@ const MAX_REASON_CHARS: usize = 240;
 const SECRET_PART: usize = 6;
 
 /// A vendor's message on one line, truncated, without `secrets`: some vendors repeat the key or a
-/// part of it. The words of `public`, such as the name of the vendor, remain.
+/// part of it, in other letters or with white space in it. The words of `public`, such as the name
+/// of the vendor, remain.
 pub(crate) fn redact(words: &str, secrets: &[String], public: &str) -> String {
-    let is_secret = |word: &str| {
-        word.starts_with("sk-")
-            || word.contains("***")
-            || secrets.iter().any(|secret| repeats(word, secret))
-    };
-    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let words: Vec<&str> = words.split_whitespace().collect();
     let is_public = |word: &str| public.split_whitespace().any(|name| name == bare(word));
-    let words = words.split_whitespace().map(|word| {
-        let hides = !is_public(word) && (is_secret(word) || is_secret(&bare(word)));
+    let repeats = repeated(&words, secrets, is_public);
+    let is_key = |word: &str| {
+        let start = word.get(..3).unwrap_or_default();
+        start.eq_ignore_ascii_case("sk-") || word.contains("***")
+    };
+    let shown = words.iter().zip(repeats).map(|(word, repeats)| {
+        let hides = !is_public(word) && (repeats || is_key(word) || is_key(bare(word)));
         if hides { "***" } else { word }
     });
-    words.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+    shown.collect::<Vec<_>>().join(" ").chars().take(MAX_REASON_CHARS).collect()
+}
+
+/// The word without the signs around it.
+fn bare(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 /// Maximum number of characters of an id in a log.
@@ -36,14 +44,42 @@ pub(crate) fn redact_id(id: &str, redact: impl Fn(&str) -> String) -> String {
     plain(redact(&plain(redact(id)))).chars().take(MAX_ID_CHARS).collect()
 }
 
-/// Whether a word contains a secret or a part of it. Shorter secrets than 4 bytes are none.
-fn repeats(word: &str, secret: &str) -> bool {
-    if secret.len() < 4 {
-        return false;
+/// Whether each word has a part of a secret. The words are compared in lower case and without the
+/// white space between them. A public word has no part, and separates the words around it. Shorter
+/// secrets than 4 bytes are none.
+fn repeated(words: &[&str], secrets: &[String], is_public: impl Fn(&str) -> bool) -> Vec<bool> {
+    let (mut text, mut word_of) = (Vec::new(), Vec::new());
+    for (number, word) in words.iter().enumerate() {
+        if is_public(word) {
+            // No secret has white space here.
+            text.push(' ');
+        } else {
+            text.extend(folded(word));
+        }
+        word_of.resize(text.len(), number);
     }
-    let starts: Vec<usize> = secret.char_indices().map(|(at, _)| at).collect();
-    let ends = starts.iter().copied().skip(SECRET_PART).chain([secret.len()]);
-    starts.iter().zip(ends).any(|(start, end)| word.contains(&secret[*start..end]))
+    let mut repeats = vec![false; words.len()];
+    for secret in secrets.iter().filter(|secret| secret.len() >= 4) {
+        let secret: Vec<char> = folded(secret).collect();
+        let length = secret.len().min(SECRET_PART);
+        if length == 0 {
+            continue;
+        }
+        let parts: HashSet<&[char]> = secret.windows(length).collect();
+        for (at, part) in text.windows(length).enumerate() {
+            if parts.contains(part) {
+                repeats[word_of[at]..=word_of[at + length - 1]].fill(true);
+            }
+        }
+    }
+    repeats
+}
+
+/// The characters in lower case, without white space.
+fn folded(text: &str) -> impl Iterator<Item = char> {
+    // Some letters differ only in one direction, such as ß and ς.
+    let lower = |c: char| c.to_uppercase().flat_map(char::to_lowercase);
+    text.chars().filter(|c| !c.is_whitespace()).flat_map(lower)
 }
 
 #[cfg(test)]
@@ -62,6 +98,24 @@ mod tests {
             assert_eq!(redact(words, &secrets, ""), expected, "{words}");
         }
         assert_eq!(redact(&"word ".repeat(100), &secrets, "").chars().count(), MAX_REASON_CHARS);
+    }
+
+    #[test]
+    fn a_secret_is_found_in_other_letters_and_with_white_space_in_it() {
+        let secrets = ["my pass is 1234 Straße".to_owned(), "key-0123456789abcdef".to_owned()];
+        for (words, expected) in [
+            ("wrong key: my pass is 1234 straße", "wrong key: *** *** *** *** ***"),
+            ("MYPASSIS1234STRASSE (KEY-0123456789ABCDEF)", "*** ***"),
+            ("of k e y - 0 1 2\n3 in my list", "of *** *** *** *** *** *** *** *** in my list"),
+            ("SK-OTHER", "***"),
+            ("my list is short", "my list is short"),
+        ] {
+            assert_eq!(redact(words, &secrets, ""), expected, "{words}");
+        }
+        let blank = ["    ".to_owned()];
+        assert_eq!(redact("any words", &blank, ""), "any words");
+        let id = redact_id("KEY-0123456789ABCDEF", |words| redact(words, &secrets, ""));
+        assert_eq!(id, "");
     }
 
     #[test]
@@ -86,5 +140,7 @@ mod tests {
         let secrets = ["Anthropic-0123456789".to_owned()];
         let words = "Anthropic: the key Anthropic-0123 of Anthropic.";
         assert_eq!(redact(words, &secrets, "Anthropic"), "Anthropic: the key *** of Anthropic.");
+        let secrets = ["anthropicfake-0123456789".to_owned()];
+        assert_eq!(redact("Anthropic failed", &secrets, "Anthropic"), "Anthropic failed");
     }
 }

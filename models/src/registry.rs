@@ -12,6 +12,7 @@ pub mod settings;
 mod single;
 mod stt;
 mod tts;
+mod unserved;
 mod vendors;
 mod voices;
 

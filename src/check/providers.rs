@@ -26,7 +26,8 @@ const SPOKEN_TEXT: &str = "Hello.";
 /// What is transcribed, spoken by a voice of this program.
 const TRANSCRIBED_TEXT: &str = "Hello, can you hear me?";
 
-/// The lines of the report, and whether it is a failure: nothing of an account works.
+/// The lines of the report, and whether it is a failure: nothing of an account works, or the
+/// configuration names what does not exist.
 pub(super) fn check(config: &Config, live: bool) -> std::io::Result<(Vec<CheckResult>, bool)> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // The addresses are the operator's.
@@ -34,7 +35,10 @@ pub(super) fn check(config: &Config, live: bool) -> std::io::Result<(Vec<CheckRe
     let client = client.map_err(std::io::Error::other)?;
     let mut accounts = config.providers.accounts();
     let mut faults = key_file_faults(unreadable_key_files(|name| std::env::var(name).ok()));
-    faults.extend(workspace_faults(config, &mut accounts, &runtime));
+    let mut failures = workspace_faults(config, &mut accounts, &runtime);
+    failures.extend(default_faults(config, &accounts, &client, runtime.handle()));
+    let has_failures = !failures.is_empty();
+    faults.append(&mut failures);
     let own_port = config.server.listen.port();
     let found = runtime.block_on(async {
         let ports: Vec<_> =
@@ -56,7 +60,60 @@ pub(super) fn check(config: &Config, live: bool) -> std::io::Result<(Vec<CheckRe
     lines.extend(local_results(&found, &accounts));
     // Requests that were given up may still run.
     runtime.shutdown_background();
-    Ok((lines, failed))
+    Ok((lines, failed || has_failures))
+}
+
+/// The default providers of the configuration that lack a key or an address.
+fn default_faults(
+    config: &Config,
+    accounts: &Accounts,
+    client: &egress::Client,
+    runtime: &tokio::runtime::Handle,
+) -> Vec<CheckResult> {
+    let registry = registry_of(accounts, client.clone(), runtime.clone());
+    let defaults = config.providers.defaults();
+    let mut lines = Vec::new();
+    for (kind, names) in
+        [(Kind::Stt, defaults.stt), (Kind::Llm, defaults.llm), (Kind::Tts, defaults.tts)]
+    {
+        // The models of this server have lines of their own.
+        for name in names {
+            let Some(vendor) = Vendor::of_provider(&name) else { continue };
+            let fault = match kind {
+                Kind::Stt => {
+                    let choice = SttChoice { provider: name, ..SttChoice::default() };
+                    registry.single_stt(&choice).err()
+                }
+                Kind::Llm => {
+                    let choice = LlmChoice { provider: name, ..LlmChoice::default() };
+                    registry.single_llm(&choice, "Visavis").err()
+                }
+                Kind::Tts => {
+                    let choice = TtsChoice { provider: name, ..TtsChoice::default() };
+                    registry.single_tts(&choice).err()
+                }
+            };
+            if let Some(why) = fault {
+                let why = format!("failed: providers.{}: {why}", kind.name());
+                lines.push(check_result(vendor.display_name, kind.name(), false, false, why));
+            }
+        }
+    }
+    lines
+}
+
+/// The models of `accounts`. The operator may use those that are limited to some workspaces.
+fn registry_of(
+    accounts: &Accounts,
+    client: egress::Client,
+    runtime: tokio::runtime::Handle,
+) -> Registry {
+    let mut all = Accounts::default();
+    for (vendor, account) in accounts.iter() {
+        all.insert(vendor, Account { workspaces: None, ..account.clone() });
+    }
+    let config = registry::Config { accounts: all, ..registry::Config::default() };
+    Registry::new(config, client, runtime)
 }
 
 /// The lines of keys that cannot be read. An account that is meant to serve does not.
@@ -87,10 +144,10 @@ fn workspace_faults(
     unknown.map(line).collect()
 }
 
-/// Whether the account has a key, and where its server is.
+/// Whether the account has a key, and where its server is. A query may contain a key.
 fn place(account: &Account) -> String {
     let key = if account.token.is_some() { "with a key" } else { "without a key" };
-    match &account.url {
+    match account.url.as_deref().and_then(|url| url.split(['?', '#']).next()) {
         Some(url) => format!("{key}, at {url}"),
         None => key.to_owned(),
     }
@@ -114,13 +171,7 @@ async fn live_results(
     client: egress::Client,
     runtime: tokio::runtime::Handle,
 ) -> (Vec<CheckResult>, bool) {
-    let mut all = Accounts::default();
-    for (vendor, account) in accounts.iter() {
-        // The operator may use those that are limited to some workspaces.
-        all.insert(vendor, Account { workspaces: None, ..account.clone() });
-    }
-    let config = registry::Config { accounts: all, ..registry::Config::default() };
-    let registry = Registry::new(config, client, runtime);
+    let registry = registry_of(accounts, client, runtime);
     let has_stt = accounts.iter().any(|(vendor, _)| vendor.serves(Kind::Stt));
     let sentence = if has_stt { spoken_sentence().await } else { Err(String::new()) };
     let (registry, sentence) = (&registry, &sentence);
@@ -294,6 +345,7 @@ mod tests {
         let mut accounts = config.providers.accounts();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let lines = workspace_faults(&config, &mut accounts, &runtime);
+        assert!(check(&config, false).unwrap().1, "the check fails");
         assert_eq!(lines.len(), 1);
         let (line, expected) = (&lines[0], "providers.groq.workspaces: no workspace has the name");
         assert!(line.detail.contains(expected) && line.detail.contains("\"sales\""));
@@ -301,13 +353,29 @@ mod tests {
     }
 
     #[test]
+    fn default_providers_without_a_key_are_reported() {
+        let text = "[providers]\nstt = [\"builtin\", \"deepgram\"]\nllm = [\"anthropic\"]\n\
+                    tts = [\"script\"]\n[providers.deepgram]\napi_key = \"k\"\nworkspaces = [\"a\"]";
+        let config: Config = toml::from_str(text).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
+        let accounts = config.providers.accounts();
+        let lines = default_faults(&config, &accounts, &client, runtime.handle());
+        let expected = "failed: providers.llm: The LLM provider \"anthropic\" needs an API key.";
+        let found: Vec<_> = lines.iter().map(|line| (&*line.name, &*line.detail)).collect();
+        assert_eq!(found, [("Anthropic", expected)]);
+    }
+
+    #[test]
     fn accounts_are_listed_without_their_keys() {
-        let lines = configured_results(&accounts("elevenlabs", "http://127.0.0.1:1"));
+        let url = "http://127.0.0.1:1/v1?key=secret#secret";
+        let lines = configured_results(&accounts("elevenlabs", url));
         let kinds: Vec<&str> = lines.iter().map(|line| line.kind.as_str()).collect();
         assert_eq!(kinds, ["tts", "stt"]);
         for line in lines {
             assert!(line.ready && !line.required && line.detail.contains("not tested"));
             assert!(!line.detail.contains("secret"), "{}", line.detail);
+            assert!(line.detail.contains("at http://127.0.0.1:1/v1 ("), "{}", line.detail);
         }
     }
 }

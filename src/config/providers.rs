@@ -1,6 +1,7 @@
 //! `[providers]`: the operator's accounts at vendors, and the providers of agents that name none.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use models::registry::{
     Account, Accounts, DefaultProviders, HedgeDelays, Kind, ProviderTimeouts, VENDORS, Vendor,
 };
 use serde::Deserialize;
+
+use super::source::ValueKind;
 
 /// `[providers]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -75,18 +78,18 @@ impl AccountSettings {
     }
 }
 
-/// Keys of `[providers.NAME]`.
-pub(super) const ACCOUNT_KEYS: [&str; 10] = [
-    "api_key",
-    "api_key_file",
-    "base_url",
-    "model",
-    "workspaces",
-    "share_data",
-    "connect_timeout",
-    "first_timeout",
-    "gap_timeout",
-    "final_timeout",
+/// Keys of `[providers.NAME]`, and the types of their values.
+pub(super) const ACCOUNT_KEYS: [(&str, ValueKind); 10] = [
+    ("api_key", ValueKind::Text),
+    ("api_key_file", ValueKind::Text),
+    ("base_url", ValueKind::Text),
+    ("model", ValueKind::Text),
+    ("workspaces", ValueKind::TextList),
+    ("share_data", ValueKind::Bool),
+    ("connect_timeout", ValueKind::Number),
+    ("first_timeout", ValueKind::Number),
+    ("gap_timeout", ValueKind::Number),
+    ("final_timeout", ValueKind::Number),
 ];
 
 /// Range of a time limit, in seconds.
@@ -282,13 +285,32 @@ pub(crate) fn unreadable_key_files(
     names.filter_map(fault).collect()
 }
 
-/// The first line of a file with a key.
+/// Maximum size of a file with a key, bytes.
+const MAX_KEY_FILE_BYTES: u64 = 16 << 10;
+
+/// The only line of a file with a key.
 fn read_key(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-    match text.lines().next().map(str::trim) {
-        Some(key) if !key.is_empty() => Ok(key.to_owned()),
-        _ => Err(format!("{} is empty", path.display())),
+    let name = path.display();
+    let unreadable = |error: std::io::Error| format!("{name} cannot be read: {error}");
+    // A device or a pipe may have no end.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(format!("{name} is not a regular file"));
+    }
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_KEY_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_KEY_FILE_BYTES {
+        return Err(format!("{name} has more than {MAX_KEY_FILE_BYTES} bytes"));
+    }
+    let Ok(text) = String::from_utf8(bytes) else {
+        return Err(format!("{name} is not a text in UTF-8"));
+    };
+    match text.trim() {
+        "" => Err(format!("{name} is empty")),
+        key if key.contains(['\n', '\r']) => {
+            Err(format!("{name} has more than one line; keep only the key"))
+        }
+        key => Ok(key.to_owned()),
     }
 }
 
@@ -315,6 +337,31 @@ mod tests {
     }
 
     #[test]
+    fn a_key_file_is_a_small_regular_file_with_one_line() {
+        let folder = std::env::temp_dir().join(format!("visavis-key-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("key");
+        let read = |content: &[u8]| {
+            std::fs::write(&file, content).unwrap();
+            let read = read_key(&file);
+            read.map_err(|why| why.replace(&*file.to_string_lossy(), "FILE"))
+        };
+        for (content, expected) in [
+            (&b" key\r\n\n"[..], Ok("key")),
+            (b"\n", Err("FILE is empty")),
+            (b"key\nsecond\n", Err("FILE has more than one line; keep only the key")),
+            (b"\xff\xfe", Err("FILE is not a text in UTF-8")),
+            (&[b'k'; 16_385], Err("FILE has more than 16384 bytes")),
+        ] {
+            assert_eq!(read(content).as_deref().map_err(|why| &**why), expected);
+        }
+        assert!(read_key(&folder).unwrap_err().ends_with(" is not a regular file"));
+        let zero = read_key(Path::new("/dev/zero"));
+        assert_eq!(zero, Err("/dev/zero is not a regular file".into()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn names_addresses_and_keys_are_checked() {
         let check = |text: &str, set: (&str, &str)| {
             let providers: Providers = toml::from_str(text).unwrap();
@@ -324,7 +371,7 @@ mod tests {
         };
         let form = "must be a URL of http, https, ws or wss with a host";
         let user = "must not contain a user name or a password";
-        let control = "must not contain line breaks or other control characters";
+        let control = "must not contain white space or control characters";
         for (text, expected) in [
             ("llm = [\"nobody\"]", "providers.llm: \"nobody\" is no LLM provider".to_owned()),
             (
@@ -344,6 +391,7 @@ mod tests {
             ("OPENAI_BASE_URL", "not a url", Some(form)),
             ("OPENAI_BASE_URL", "https://u:secret@h", Some(user)),
             ("ELEVEN_API_KEY", "a\u{7f}secret", Some(control)),
+            ("GROQ_API_KEY", "two secrets", Some(control)),
             ("OPENAI_API_KEY", " k\n", None),
             ("OPENAI_BASE_URL", " ", None),
             ("OPENAI_API_KEY_FILE", "/no/such/file", None),

@@ -152,10 +152,13 @@ impl ConfigSource {
                     Table::from_iter([(key.clone(), value.clone())]).into(),
                 )]);
                 if let Err(error) = alone.try_into::<Config>() {
-                    let reason =
-                        value_kind(section, key).and_then(|kind| type_mismatch(kind, value));
-                    let reason =
-                        reason.map_or_else(|| error.message().replace('\n', " "), str::to_owned);
+                    let reason = match value {
+                        Value::Table(account) if section == PROVIDERS => account_mismatch(account),
+                        value => {
+                            value_kind(section, key).and_then(|kind| type_mismatch(kind, value))
+                        }
+                    };
+                    let reason = reason.unwrap_or_else(|| error.message().replace('\n', " "));
                     return Err(self.with_location(&format!("{section}.{key}"), &reason));
                 }
             }
@@ -177,13 +180,15 @@ impl ConfigSource {
 
 /// The message for a value that does not have the type of its key. It never contains the value,
 /// which may be a password.
-fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
-    match kind {
+fn type_mismatch(kind: ValueKind, value: &Value) -> Option<String> {
+    let reason = match kind {
         ValueKind::Text if !value.is_str() => Some("must be a string in quotes"),
         ValueKind::Number if !value.is_integer() && !value.is_float() => Some("must be a number"),
         ValueKind::Number => Some("must be a whole number that is not negative and not too large"),
         ValueKind::Bool => Some("must be true or false"),
-        ValueKind::TextList if !value.is_array() => {
+        ValueKind::TextList
+            if !value.as_array().is_some_and(|list| list.iter().all(Value::is_str)) =>
+        {
             Some("must be a list of strings, such as [\"…\"]")
         }
         ValueKind::NumberList => Some("must be a list of numbers, such as [0, 5]"),
@@ -192,7 +197,18 @@ fn type_mismatch(kind: ValueKind, value: &Value) -> Option<&'static str> {
              credential = \"…\" }]",
         ),
         ValueKind::Text | ValueKind::TextList => None,
-    }
+    };
+    reason.map(str::to_owned)
+}
+
+/// The message for the first value of `[providers.NAME]` that does not have the type of its key.
+fn account_mismatch(account: &Table) -> Option<String> {
+    account.iter().find_map(|(key, value)| {
+        let alone = Table::from_iter([(key.clone(), value.clone())]);
+        alone.try_into::<providers::AccountSettings>().err()?;
+        let (_, kind) = providers::ACCOUNT_KEYS.into_iter().find(|(name, _)| name == key)?;
+        Some(format!("{key} {}", type_mismatch(kind, value)?))
+    })
 }
 
 /// Converts the text of an environment variable to a value of this type.
@@ -241,11 +257,12 @@ fn check_account(name: &str, account: &DeTable<'_>) -> Result<(), String> {
     if !providers::is_vendor(name) {
         return Err(unknown_key(&display_name, name, providers::names()));
     }
+    let known = || providers::ACCOUNT_KEYS.into_iter().map(|(name, _)| name);
     let mut keys = account.keys().map(|key| &**key.get_ref());
-    match keys.find(|key| !providers::ACCOUNT_KEYS.contains(key)) {
+    match keys.find(|key| !known().any(|name| name == *key)) {
         Some(key) => {
             let full = format!("{PROVIDERS}.{name}.{key}");
-            Err(unknown_key(&full, key, providers::ACCOUNT_KEYS.into_iter()))
+            Err(unknown_key(&full, key, known()))
         }
         None => Ok(()),
     }
@@ -271,4 +288,26 @@ fn edit_distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_an_account_with_another_type_is_named_without_the_value() {
+        for (text, expected) in [
+            ("first_timeout = \"soon\"", "first_timeout must be a number"),
+            ("api_key = 12345678", "api_key must be a string in quotes"),
+            ("workspaces = \"a\"", "workspaces must be a list of strings, such as [\"…\"]"),
+            ("workspaces = [5]", "workspaces must be a list of strings, such as [\"…\"]"),
+            ("share_data = \"no\"", "share_data must be true or false"),
+        ] {
+            let table: Table = format!("[providers.groq]\n{text}").parse().unwrap();
+            let source =
+                ConfigSource { file: PathBuf::new(), table, locations: HashMap::default() };
+            let error = source.deserialize().unwrap_err();
+            assert_eq!(error, format!("providers.groq: {expected}"));
+        }
+    }
 }

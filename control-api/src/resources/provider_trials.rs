@@ -56,6 +56,7 @@ pub(crate) struct SampleRequest {
     /// Null = the provider's default.
     model_id: Option<String>,
     /// Null = the provider's default.
+    #[schemars(length(max = 1_000))]
     voice_id: Option<String>,
     /// BCP 47 tag; null = the provider's default.
     language: Option<String>,
@@ -128,17 +129,22 @@ async fn sample(
     };
     let choice = tts_of_workspace(&state, &caller, choice).await?;
     let tts = registry_of(&state)?.single_tts(&choice).map_err(ApiError::Conflict)?;
-    let errors = FieldErrors::default();
-    if !voice.is_empty() && !tts.has_voice(&voice) {
-        errors.add("voice_id", "is not a voice of this provider");
-    }
-    errors.into_result(())?;
+    check_voice(&*tts, &voice, "voice_id")?;
     take_trial(&state, &caller)?;
     let request = Request { text, voice, ..Request::default() };
     let speech = probe::speak(tts, request, SAMPLE_TIMEOUT).await;
     let speech = speech.map_err(|error| ApiError::ProviderFailed(error.to_string()))?;
     let headers = [(header::CONTENT_TYPE, "audio/wav"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, wav(&speech)).into_response())
+}
+
+/// 400 if the provider cannot have this voice. Empty = its default.
+fn check_voice(tts: &dyn TtsModel, voice: &str, field: &str) -> Result<(), ApiError> {
+    let errors = FieldErrors::default();
+    if !voice.is_empty() && !tts.has_voice(voice) {
+        errors.add(field, "is not a voice of this provider");
+    }
+    errors.into_result(())
 }
 
 /// 429 if the workspace has made too many trials in this minute.
@@ -191,6 +197,10 @@ async fn test(
         registry: Some(registry),
     };
     let choices = of_avatar(&providers, secrets, &account);
+    // Why a TTS cannot be used is the result of its step.
+    if let Ok(tts) = registry.single_tts(&choices.tts) {
+        check_voice(&*tts, &choices.tts.voice_id, "tts.voice_id")?;
+    }
     take_trial(&state, &caller)?;
     Ok(axum::Json(run(registry, choices).await))
 }

@@ -110,6 +110,7 @@ pub(crate) struct SttFallback {
 pub(crate) struct Tts {
     pub(crate) model_id: Option<String>,
     pub(crate) provider: Option<String>,
+    #[schemars(length(max = 1_000))]
     pub(crate) voice_id: Option<String>,
     /// Hz.
     #[schemars(range(min = 8_000, max = 48_000))]
@@ -137,6 +138,7 @@ pub(crate) struct Tts {
 pub(crate) struct TtsFallback {
     pub(crate) provider: String,
     pub(crate) model_id: Option<String>,
+    #[schemars(length(max = 1_000))]
     pub(crate) voice_id: Option<String>,
     /// BCP 47 tag; null = that of the first provider.
     pub(crate) language: Option<String>,

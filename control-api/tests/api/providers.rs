@@ -169,6 +169,7 @@ async fn a_sample_is_a_wav_file_and_ten_of_them_are_admitted_per_minute() {
         (json!({"text": "ä".repeat(201)}), "text"),
         (json!({"text": 5}), "text"),
         (json!({"text": "Hi.", "voice_id": 5}), "voice_id"),
+        (json!({"text": "Hi.", "voice_id": "v".repeat(1_001)}), "voice_id"),
         (json!({"text": "Hi.\0"}), "text"),
     ] {
         let refused = server.post(path, body).await.expect_status(400);
@@ -252,6 +253,16 @@ async fn a_test_uses_an_agent_s_key_for_its_own_address_only() {
     let llm = json!({"provider": "custom", "model": "m", "url": url, "token": SECRET});
     let avatars = json!([{"avatar_key_id": "ada", "config": {"llm": llm}}]);
     let agent = server.create_agent(json!({"avatars": avatars})).await;
+    for (count, status) in [(1_000, 200), (1_001, 400)] {
+        let voice = "v".repeat(count);
+        let tts =
+            json!({"voice_id": voice, "fallback": [{"provider": "elevenlabs", "voice_id": voice}]});
+        let avatars = json!([{"avatar_key_id": "ada", "config": {"tts": tts}}]);
+        let body = crate::harness::agent_body(json!({"avatars": avatars}));
+        let made = server.post("/v1/ext/agent", body).await.expect_status(status);
+        let fields = made["details"].as_array().map_or(0, Vec::len);
+        assert_eq!(fields, if status == 400 { 2 } else { 0 }, "{made}");
+    }
     let test = |agent: Value, url: &str| {
         let llm = json!({"provider": "custom", "model": "m", "url": url, "token": "***"});
         server.post("/v1/ext/providers/test", json!({"agent_id": agent, "llm": llm}))
@@ -275,6 +286,9 @@ async fn a_test_uses_an_agent_s_key_for_its_own_address_only() {
         (json!({"llm": {"url": "ftp://x", "provider": "custom", "model": "m"}}), "llm.url"),
         (json!({"stt": {"token": "a\nb"}}), "stt.token"),
         (json!({"tts": {"fallback": [{"provider": "openai", "url": "x"}]}}), "tts.fallback[0].url"),
+        (json!({"tts": {"voice_id": "v".repeat(1_001)}}), "tts.voice_id"),
+        // A voice of this server.
+        (json!({"tts": {"provider": "openai", "token": "k", "voice_id": "slt"}}), "tts.voice_id"),
     ] {
         let refused = server.post("/v1/ext/providers/test", body).await.expect_status(400);
         assert_eq!(refused["details"][0]["field"], field);

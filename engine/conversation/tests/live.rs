@@ -513,6 +513,23 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
 }
 
 #[test]
+fn replies_that_are_cut_are_told_once_in_a_call() {
+    let mut call = Harness::new(|_| {});
+    for turn in 0..2 {
+        let at = 1.0 + 40.0 * f64::from(turn);
+        call.final_transcript(at, "Tell me").send_input(at + 0.4, Input::Tick);
+        call.llm_text(at + 0.6, &"word ".repeat(4_001)).send_input(at + 1.0, Input::Tick);
+        assert_eq!(call.send_command(at + 2.0, Command::Interrupt), CommandOutcome::Accepted);
+    }
+    assert_eq!(call.llm_requests().len(), 2);
+    for request in call.llm_requests() {
+        assert!(call.has_output(&Output::CancelLlm(request.generation)), "both are cut");
+    }
+    let warnings = call.events().filter(|e| matches!(e, Event::Warning { .. })).count();
+    assert_eq!(warnings, 1);
+}
+
+#[test]
 fn a_model_that_does_not_end_is_cut_and_its_reply_is_spoken_to_there() {
     let mut call = Harness::new(|spec| spec.fallback_llm = true);
     call.final_transcript(1.0, "Tell me").send_input(1.4, Input::Tick);

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of different sentences per call.
-const MAX_SENTENCES: usize = 16;
+/// Maximum number of different reasons per call.
+const MAX_REASONS: usize = 16;
 
-/// The sentences that a chain has told.
+/// The reasons that a chain has told.
 #[derive(Default)]
 pub(super) struct Warnings(Mutex<Vec<String>>);
 
@@ -14,16 +14,15 @@ impl Warnings {
     /// that serves instead.
     pub(super) fn sentence(&self, reason: &str, next: Option<&str>) -> Option<String> {
         let reason = capitalized(reason.trim_end_matches('.'));
-        let sentence = match next {
-            Some(next) => format!("{reason}; {next} is used instead."),
-            None => format!("{reason}."),
-        };
-        let mut sentences = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if sentences.contains(&sentence) || sentences.len() >= MAX_SENTENCES {
+        let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if reasons.contains(&reason) || reasons.len() >= MAX_REASONS {
             return None;
         }
-        sentences.push(sentence.clone());
-        Some(sentence)
+        reasons.push(reason.clone());
+        Some(match next {
+            Some(next) => format!("{reason}; {next} is used instead."),
+            None => format!("{reason}."),
+        })
     }
 }
 
@@ -44,8 +43,11 @@ mod tests {
         let alone = "The API key for Anthropic is not valid.";
         assert_eq!(warnings.sentence(reason, None).as_deref(), Some(alone));
         assert_eq!(warnings.sentence(alone, None), None);
-        let next = "The API key for Anthropic is not valid; OpenAI is used instead.";
-        assert_eq!(warnings.sentence(reason, Some("OpenAI")).as_deref(), Some(next));
+        assert_eq!(warnings.sentence(reason, Some("OpenAI")), None, "the reason is known");
+        let next = "Anthropic failed; OpenAI is used instead.";
+        let other = "Anthropic failed";
+        assert_eq!(warnings.sentence(other, Some("OpenAI")).as_deref(), Some(next));
+        assert_eq!(warnings.sentence(other, None), None);
         assert_eq!(warnings.sentence("élan.", None).as_deref(), Some("Élan."));
         assert_eq!(warnings.sentence("", None).as_deref(), Some("."));
     }

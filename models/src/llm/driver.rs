@@ -229,6 +229,15 @@ impl<P: Protocol> Server<P> {
                     continue;
                 }
                 Err(egress::Error::Timeout) => return Err(late_start()),
+                Err(egress::Error::ForbiddenAddress) => {
+                    let vendor = self.protocol.vendor();
+                    return Err(Error::new(
+                        ErrorKind::Rejected,
+                        format!(
+                            "The address of {vendor} is private, which this server does not allow"
+                        ),
+                    ));
+                }
                 sent => sent?,
             };
             if response.is_success() {

@@ -14,6 +14,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Registry;
+use super::settings::key_fault;
 use super::vendors::{CUSTOM, Kind, VENDORS, Vendor};
 
 /// An account of the operator at a vendor, or a server of the operator with the vendor's interface.
@@ -173,6 +174,10 @@ impl Registry {
         workspace: &str,
     ) -> Result<Access, String> {
         let (url, token) = (non_empty(url), non_empty(token));
+        // It may have been stored by an earlier version, which accepted more.
+        if let Some(fault) = token.and_then(key_fault) {
+            return Err(format!("The API key for {} {fault}", vendor.display_name));
+        }
         let account = self.config.accounts.get(vendor, workspace);
         let timeouts = self.config.timeouts.get(vendor.name).copied().unwrap_or_default();
         match (url, token, account) {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use engine_api::LlmChoice;
 
+use super::unserved::Unserved;
 use super::vendors::{Kind, Vendor};
-use super::{Access, BUILTIN, Registry, WithWarning, ignored_options, joined, normalize_name};
+use super::{Access, BUILTIN, Registry, WithWarning, ignored_options, normalize_name};
 use super::{non_empty, truncate_for_message};
 use crate::chain::{ChainEntry, LlmChain, NamedLlm};
 use crate::llm::anthropic::{self, Anthropic};
@@ -35,7 +36,8 @@ enum Protocol {
 
 impl Registry {
     /// The language model for `choice`. With `fallback`, the model to use after the first one
-    /// failed. The result knows its model name: leave [`crate::llm::Request::model`] empty.
+    /// failed, without a warning: that of the first model is about the fallbacks, too. The result
+    /// knows its model name: leave [`crate::llm::Request::model`] empty.
     pub fn llm(
         &self,
         choice: &LlmChoice,
@@ -48,30 +50,32 @@ impl Registry {
             choices = if defaults.is_empty() { vec![builtin_choice()] } else { defaults };
         }
         let first = usize::from(fallback && choices.len() > 1);
-        let (mut entries, mut warnings) = (Vec::new(), Vec::new());
+        let (mut entries, mut unserved) = (Vec::new(), Unserved::default());
         let limit = FIRST_TOKEN_TIME / (choices.len() - first).max(1) as u32;
         for choice in &choices[first..] {
             match self.llm_entry(choice, agent_name, limit) {
-                Ok((entry, warning)) => {
+                Ok((entry, note)) => {
+                    unserved.served(&entry.name, note);
                     entries.push(entry);
-                    warnings.extend(warning);
                 }
-                Err(why) => {
-                    let warning = (why, entries.is_empty());
-                    warnings.push(self.replaced_by(warning, &choices[first..], choice));
-                }
+                Err(why) => unserved.refused(why),
             }
         }
+        let mut last = "the built-in answerer";
         if entries.is_empty() {
             let defaults = self.default_choices(choice);
             let default =
                 defaults.iter().find_map(|c| self.llm_entry(c, agent_name, FIRST_TOKEN_TIME).ok());
             entries.push(match default {
-                Some((entry, _)) => entry,
+                Some((entry, _)) => {
+                    last = "the server's own language model";
+                    entry
+                }
                 None => self.builtin_entry(agent_name),
             });
         }
-        let warning = joined(warnings);
+        // The choices of a fallback are told with the first model.
+        let warning = unserved.finish(last).filter(|_| !fallback);
         match entries.pop() {
             Some(only) if entries.is_empty() && only.breaker.is_none() => {
                 (Arc::new(NamedLlm(only)), warning)
@@ -81,22 +85,6 @@ impl Registry {
                 (Arc::new(LlmChain::new(entries, self.hedge(|delays| delays.llm))), warning)
             }
         }
-    }
-
-    /// The sentence about a choice that cannot be served.
-    fn replaced_by(
-        &self,
-        (why, is_first): (String, bool),
-        choices: &[LlmChoice],
-        choice: &LlmChoice,
-    ) -> String {
-        let has_next = choices.last().is_some_and(|last| last != choice);
-        if has_next || !is_first {
-            return format!("{why}; the next provider is used instead.");
-        }
-        let has_own = !self.default_choices(choice).is_empty();
-        let who = if has_own { "the server's own language model" } else { "the built-in answerer" };
-        format!("{why}; {who} is used instead.")
     }
 
     /// The choices of agents that name no provider: those of the configuration, else the first

@@ -93,6 +93,15 @@ mod tests {
             tts("elevenlabs").as_deref(),
             Some("The text-to-speech provider \"elevenlabs\" needs an API key.")
         );
+        let spaced = TtsChoice {
+            provider: "elevenlabs".into(),
+            token: Some("two words".into()),
+            ..TtsChoice::default()
+        };
+        assert_eq!(
+            registry.single_tts(&spaced).err().as_deref(),
+            Some("The API key for ElevenLabs must not contain white space or control characters.")
+        );
         assert!(tts("nobody").unwrap().contains("is not available"));
         assert!(tts("").unwrap().contains("cartesia"), "the server's default");
         let llm = |provider: &str| {

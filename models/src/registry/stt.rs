@@ -6,6 +6,7 @@ use engine_api::SttChoice;
 
 use serde_json::{Map, Value};
 
+use super::unserved::Unserved;
 use super::vendors::{Kind, Vendor};
 use super::{
     Access, BUILTIN, ProviderTimeouts, Registry, WithWarning, ignored_options, joined, non_empty,
@@ -29,23 +30,25 @@ impl Registry {
             let of = |name: &String| SttChoice { provider: name.clone(), ..choices[0].clone() };
             choices = self.config.defaults.stt.iter().map(of).collect();
         }
-        let (mut stt, mut warnings) = (None, Vec::new());
+        let (mut stt, mut results) = (None, Vec::new());
         let builtin = || Some((BUILTIN_NAME.to_owned(), self.builtin_stt().ok()?));
         // From the last one to the first, because each one needs its fallback.
         for choice in choices.iter().rev() {
-            match self.stt_entry(choice, stt.clone().or_else(builtin)) {
-                Ok((name, (model, warning))) => {
-                    stt = Some((name, model));
-                    warnings.extend(warning);
-                }
-                Err(why) => {
-                    let who = if stt.is_some() { "the next provider" } else { "the built-in STT" };
-                    warnings.push(format!("{why}; {who} is used instead."));
-                }
+            let entry = self.stt_entry(choice, stt.clone().or_else(builtin));
+            results.push(entry.map(|(name, (model, note))| {
+                stt = Some((name.clone(), model));
+                (name, note)
+            }));
+        }
+        let mut unserved = Unserved::default();
+        for result in results.into_iter().rev() {
+            match result {
+                Ok((name, note)) => unserved.served(&name, note),
+                Err(why) => unserved.refused(why),
             }
         }
-        warnings.reverse();
-        (stt.map_or_else(|| self.builtin_stt(), |(_, stt)| Ok(stt)), joined(warnings))
+        let warning = unserved.finish(BUILTIN_NAME);
+        (stt.map_or_else(|| self.builtin_stt(), |(_, stt)| Ok(stt)), warning)
     }
 
     /// The STT of one choice with its name for people, and a sentence about its settings.

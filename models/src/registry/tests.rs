@@ -151,7 +151,7 @@ async fn an_agents_own_server_is_asked_under_the_policy() {
     let strict = registry(Config::default());
     assert_eq!(
         answer(&strict.llm(&custom, "Ada", false).0, "hi").await,
-        Err("the LLM server: refused address".into())
+        Err("The address of the LLM server is private, which this server does not allow".into())
     );
     let open = open_registry(&[]);
     assert_eq!(
@@ -276,7 +276,10 @@ async fn an_agents_anthropic_server_is_under_the_policy_and_the_operators_is_tru
     let strict = registry(config(&[("anthropic", operator)]));
     let own = LlmChoice { url: Some(url), token: Some("mine".into()), ..choice("anthropic") };
     let (llm, _) = strict.llm(&own, "Ada", false);
-    assert_eq!(answer(&llm, "hi").await, Err("Anthropic: refused address".into()));
+    assert_eq!(
+        answer(&llm, "hi").await,
+        Err("The address of Anthropic is private, which this server does not allow".into())
+    );
     let (llm, _) = strict.llm(&LlmChoice { model: String::new(), ..choice("claude") }, "A", false);
     assert_eq!(answer(&llm, "hi").await.unwrap(), "\"claude-haiku-4-5\" none");
 }
@@ -328,9 +331,13 @@ async fn the_next_provider_answers_where_the_first_one_fails() {
     };
     let (llm, warning) = registry.llm(&own, "Ada", false);
     assert_eq!(answer(&llm, "hi").await.unwrap(), "\"their-model\" op");
-    let expected = "The LLM provider \"nobody\" is not available on this server; the next provider \
-                    is used instead.";
-    assert_eq!(warning.as_deref(), Some(expected));
+    let expected = "The LLM provider \"nobody\" is not available on this server.";
+    assert_eq!(warning.as_deref(), Some(expected), "it is no fallback");
+    let (_, warning) = registry.llm(&own, "Ada", true);
+    assert_eq!(warning, None, "that of the first model is about the fallbacks, too");
+    let replaced = LlmChoice { fallback: vec![choice("anthropic")], ..choice("groq") };
+    let expected = "The LLM provider \"groq\" needs an API key; Anthropic is used instead.";
+    assert_eq!(registry.llm(&replaced, "Ada", false).1.as_deref(), Some(expected));
     // After three failures the first one is skipped.
     for _ in 0..2 {
         answer(&llm, "hi").await.unwrap();

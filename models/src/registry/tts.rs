@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use engine_api::TtsChoice;
 
-use super::vendors::{Kind, Vendor};
+use super::unserved::Unserved;
+use super::vendors::{CUSTOM, Kind, Vendor};
 use super::{
-    Access, BUILTIN, Registry, WithWarning, ignored_options, joined, non_empty, normalize_name,
+    Access, BUILTIN, Registry, WithWarning, ignored_options, non_empty, normalize_name,
     truncate_for_message,
 };
 use crate::Error;
@@ -32,23 +33,19 @@ impl Registry {
             let of = |name: &String| TtsChoice { provider: name.clone(), ..choice.clone() };
             choices = self.config.defaults.tts.iter().map(of).collect();
         }
-        let (mut entries, mut warnings) = (Vec::new(), Vec::new());
+        let (mut entries, mut unserved) = (Vec::new(), Unserved::default());
         for (number, choice) in choices.iter().enumerate() {
             match self.tts_entry(choice) {
-                Ok((entry, warning)) => {
+                Ok((entry, note)) => {
+                    unserved.served(&entry.name, note);
                     // The first one speaks with the voice of the request.
                     let voice = if number > 0 { choice.voice_id.clone() } else { String::new() };
                     entries.push(TtsEntry { entry, voice });
-                    warnings.extend(warning);
                 }
-                Err(why) => {
-                    let is_last = number + 1 == choices.len();
-                    let who = if is_last { "a built-in TTS voice" } else { "the next provider" };
-                    warnings.push(format!("{why}; {who} is used instead."));
-                }
+                Err(why) => unserved.refused(why),
             }
         }
-        let warning = joined(warnings);
+        let warning = unserved.finish("a built-in TTS voice");
         if entries.last().is_none_or(|last| last.entry.breaker.is_some()) {
             match (self.builtin_tts(), entries.is_empty()) {
                 (Ok(entry), _) => entries.push(TtsEntry { entry, voice: String::new() }),
@@ -164,7 +161,8 @@ impl Registry {
             // Also any server with its interface.
             _ => {
                 let (options, ignored) = tts::openai::Options::read(values);
-                let config = OpenAiConfig { url, token, model, voice, options, timeouts };
+                let name = (vendor.name != CUSTOM).then_some(vendor.display_name);
+                let config = OpenAiConfig { name, url, token, model, voice, options, timeouts };
                 (openai(&config, client, runtime), ignored)
             }
         };

@@ -3,7 +3,7 @@
 use engine_api::TtsChoice;
 
 use super::providers::builtin_voices;
-use super::vendors::{Kind, Vendor};
+use super::vendors::{CUSTOM, Kind, Vendor};
 use super::{Access, Registry, normalize_name, truncate_for_message};
 use crate::Error;
 use crate::tts::cartesia::CartesiaConfig;
@@ -70,7 +70,8 @@ async fn hosted_voices(
         }
         // Also any server with its interface.
         _ => {
-            let config = OpenAiConfig { url, token, model, ..OpenAiConfig::default() };
+            let name = (vendor.name != CUSTOM).then_some(vendor.display_name);
+            let config = OpenAiConfig { name, url, token, model, ..OpenAiConfig::default() };
             tts::openai::voices(&config, client, &query).await
         }
     };

@@ -55,6 +55,8 @@ const WARM_UP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Server and voice.
 #[derive(Clone, Default)]
 pub struct OpenAiConfig {
+    /// Name of the vendor in sentences; `None` = by the address.
+    pub name: Option<&'static str>,
     /// Base URL that ends in `/v1`; empty = [`DEFAULT_URL`].
     pub url: String,
     /// API key. Secret.
@@ -202,9 +204,11 @@ impl Tts for OpenAiTts {
 
 impl Server {
     fn new(config: &OpenAiConfig, client: egress::Client) -> Result<Self, Error> {
-        let base = base_url(OTHER_SERVER, &config.url, DEFAULT_URL, &["/audio/speech"])?;
+        let name = config.name.unwrap_or(OTHER_SERVER);
+        let base = base_url(name, &config.url, DEFAULT_URL, &["/audio/speech"])?;
         let is_openai = is_openai(&base);
-        let vendor = if is_openai { "OpenAI" } else { OTHER_SERVER };
+        let by_address = if is_openai { "OpenAI" } else { OTHER_SERVER };
+        let vendor = config.name.unwrap_or(by_address);
         let (token, bearer) = (config.token.as_deref(), ("authorization", "Bearer "));
         let endpoint = Endpoint::new(vendor, String::new(), bearer, token, client);
         Ok(Self { base, endpoint, config: config.clone(), is_openai })

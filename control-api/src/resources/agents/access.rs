@@ -78,6 +78,7 @@ mod tests {
             })),
             ["l.url", "l.token", "s.url", "s.token", "t.url", "t.fallback[1].url"]
         );
+        assert_eq!(faults(json!({"stt": {"token": "a secret"}})), ["s.token"]);
         let long = format!("https://a.example/{}", "x".repeat(2_048));
         assert_eq!(faults(json!({"tts": {"url": long}})), ["t.url"]);
     }

@@ -73,6 +73,8 @@ pub struct Conversation {
     pub(crate) floor: VecDeque<Reply>,
     /// A reply to the open turn, generated before the turn is committed.
     pub(crate) preemptive_reply: Option<Box<Reply>>,
+    /// Whether a reply of the model was cut because of its length, which is told once.
+    pub(crate) has_cut_reply: bool,
     pub(crate) running_tools: Vec<RunningTool>,
     pub(crate) history: History,
     pub(crate) agent_state: AgentState,
@@ -132,6 +134,7 @@ impl Conversation {
             carried_text: String::new(),
             floor: VecDeque::new(),
             preemptive_reply: None,
+            has_cut_reply: false,
             running_tools: Vec::new(),
             history: History::default(),
             agent_state: AgentState::Listening,

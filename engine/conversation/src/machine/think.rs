@@ -257,11 +257,13 @@ impl Conversation {
         }
         if over {
             // The generation is treated as if it had ended here, without tool calls.
-            self.emit(Event::Warning {
-                text: format!(
-                    "The language model's reply was cut at {MAX_REPLY_CHARS} characters."
-                ),
-            });
+            if !core::mem::replace(&mut self.has_cut_reply, true) {
+                self.emit(Event::Warning {
+                    text: format!(
+                        "The language model's reply was cut at {MAX_REPLY_CHARS} characters."
+                    ),
+                });
+            }
             self.outputs.push_back(Output::CancelLlm(id));
             self.llm_ended(index, id, (0, 0));
         }

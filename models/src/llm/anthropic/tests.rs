@@ -278,7 +278,13 @@ async fn a_refused_address_is_a_failed_model() {
         )
     };
     let failed = ask(&strict("http://127.0.0.1:1")).await.failed;
-    assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: refused address".into())));
+    assert_eq!(
+        failed,
+        Some((
+            ErrorKind::Rejected,
+            "The address of Anthropic is private, which this server does not allow".into()
+        ))
+    );
     let failed = ask(&strict("nonsense")).await.failed;
     assert_eq!(failed, Some((ErrorKind::Rejected, "Anthropic: llm.url is not a URL".into())));
 }

@@ -300,7 +300,10 @@ async fn a_refused_address_is_a_failed_model() {
     );
     assert_eq!(
         ask(&llm).await.failed,
-        Some((ErrorKind::Rejected, "the LLM server: refused address".into()))
+        Some((
+            ErrorKind::Rejected,
+            "The address of the LLM server is private, which this server does not allow".into()
+        ))
     );
     assert_eq!(
         ask(&client("nonsense".into(), None)).await.failed,

@@ -156,6 +156,18 @@ async fn a_server_that_stops_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn errors_name_the_vendor_that_the_agent_names() {
+    let refused = StatusCode::UNAUTHORIZED.into_response();
+    let (_, config) = serve(vec![refused]).await;
+    let config = OpenAiConfig { name: Some("OpenAI"), ..config };
+    let failed = speech(&config, "Hello.").await.failed;
+    assert_eq!(failed, "InvalidKey The API key for OpenAI is not valid");
+    let wrong = OpenAiConfig { url: "nonsense".into(), ..config };
+    let error = openai(&wrong, client(), Runtime::current()).err().unwrap().to_string();
+    assert!(error.contains("OpenAI") && !error.contains("compatible"), "{error}");
+}
+
+#[tokio::test]
 async fn refusals_are_one_sentence_without_the_key() {
     let status =
         |status: u16, body: String| (StatusCode::from_u16(status).unwrap(), body).into_response();
