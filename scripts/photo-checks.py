@@ -18,6 +18,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 
 import numpy as np
 import skimage.data
@@ -260,11 +261,12 @@ def run(arguments, folder):
 
 
 def report(cases, files, answers):
-    counts = {}
+    counts, reasons = {}, {}
     for (kind, name, _), file, answer in zip(cases, files, answers, strict=True):
         right = is_right(kind, answer)
         found, total = counts.get(kind, (0, 0))
         counts[kind] = found + right, total + 1
+        reasons.setdefault(kind, Counter())[answer.get("reason", "accepted")] += 1
         if not right:
             said = answer.get("reason") or answer.get("error") or "accepted"
             print(f"{file.name} {kind}: {name}: {said} {answer.get('angles', '')}")
@@ -273,7 +275,8 @@ def report(cases, files, answers):
         bar = BARS[kind]
         below = bar is not None and right < bar * total
         failed |= below
-        print(f"{kind:14} {right:3} of {total:3} {'BELOW THE BAR' if below else ''}")
+        answers = ", ".join(f"{reason} {n}" for reason, n in reasons[kind].most_common())
+        print(f"{kind:14} {right:3} of {total:3} ({answers}){' BELOW THE BAR' if below else ''}")
     print(f"{len(cases)} pictures")
     return 1 if failed else 0
 

@@ -81,6 +81,9 @@ fn find_face(networks: &Networks, pyramid: &Pyramid<'_>) -> Result<Face, Refusal
                 Some(_) => {}
                 None => found.push((candidate, face)),
             }
+            if found.len() > 1 {
+                break;
+            }
         } else if face.presence > THRESHOLDS.hidden_presence
             && candidate.score > THRESHOLDS.hidden_score
         {

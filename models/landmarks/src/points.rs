@@ -147,7 +147,7 @@ impl Face {
         let normal =
             [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
         let length = normal.iter().map(|v| v * v).sum::<f32>().sqrt();
-        [normal[0].atan2(normal[2]), -(normal[1] / length).asin(), roll].map(f32::to_degrees)
+        [-normal[0].atan2(normal[2]), -(normal[1] / length).asin(), roll].map(f32::to_degrees)
     }
 }
 

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use character::{Character, Eyes, Mouth, Pose, Rect, render};
+use character::{Character, Eyes, Head, Mouth, Pose, Rect, render};
 use landmarks::{
     FACE_HEIGHT, Landmarks, Networks, Part, Picture, Point, Points, Refusal, Warning, check, find,
     index, level, source_size,
@@ -263,6 +263,25 @@ fn each_unusable_picture_has_its_reason() {
     for refusal in [Refusal::TooDark, small, hidden] {
         assert!(refusal.to_string().contains(':') && !refusal.reason().is_empty());
     }
+}
+
+#[test]
+fn a_head_that_is_turned_has_its_reason() {
+    let look = |yaw: f32, pitch: f32| {
+        let pose = Pose { head: Head { yaw, pitch, roll: 0.0 }, ..Pose::default() };
+        let side = SIDE / 2;
+        let drawn = render(&Character::default(), &pose, (side, side), None).unwrap();
+        find(networks(), &Picture::new(side, side, drawn.rgb()).unwrap())
+    };
+    let slightly = look(0.2, 0.0).unwrap().angles;
+    // 0.2 radians are 11.5 degrees.
+    assert!((7.0..16.0).contains(&slightly[0]) && slightly[2].abs() < 5.0, "{slightly:?}");
+    let aside = look(0.5, 0.0).unwrap_err();
+    assert!(matches!(aside, Refusal::TurnedAside { degrees } if degrees > 20.0), "{aside:?}");
+    assert_eq!(look(0.0, -0.4).unwrap_err(), Refusal::LooksUp);
+    // The head cannot be bent down farther; this network sees 10 degrees in one that is not bent.
+    let down = look(0.0, 0.4).unwrap().angles;
+    assert!((22.0..28.0).contains(&down[1]), "{down:?}");
 }
 
 #[test]
