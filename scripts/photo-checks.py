@@ -275,7 +275,7 @@ def report(cases, files, answers):
         bar = BARS[kind]
         below = bar is not None and right < bar * total
         failed |= below
-        answers = ", ".join(f"{reason} {n}" for reason, n in reasons[kind].most_common())
+        answers = ", ".join(f"{reason} {n}" for reason, n in sorted(reasons[kind].items()))
         print(f"{kind:14} {right:3} of {total:3} ({answers}){' BELOW THE BAR' if below else ''}")
     print(f"{len(cases)} pictures")
     return 1 if failed else 0

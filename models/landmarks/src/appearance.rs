@@ -116,7 +116,7 @@ fn percentile(values: &mut [f32], share: f32) -> f32 {
 /// The median of a value in a square.
 fn patch(picture: &Picture, [x, y]: Point, radius: f32, value: fn([f32; 3]) -> f32) -> f32 {
     let radius = radius.max(1.0);
-    let count = (2 * radius as usize + 1).min(MAX_PATCH);
+    let count = ((2.0 * radius) as usize).saturating_add(1).min(MAX_PATCH);
     let at = |i: usize| ((i as f32 + 0.5) / count as f32 * 2.0 - 1.0) * radius;
     let mut values: Vec<f32> = (0..count * count)
         .map(|i| {

@@ -8,7 +8,7 @@ use moxcms::{ColorProfile, DataColorSpace, Layout, TransformOptions};
 
 use crate::picture::Picture;
 
-/// Limits of a picture. They bound the memory of a decoder to about 8 bytes for each pixel.
+/// Limits of a picture. They bound the memory of a decoder to about 10 bytes for each pixel.
 #[derive(Clone, Copy, Debug)]
 pub struct DecodeLimits {
     /// Maximum size of the file in bytes.
