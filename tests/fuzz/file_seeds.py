@@ -4,10 +4,11 @@
 
     tests/fuzz/file_seeds.py
 
-`--expected` prints the output of the network `every-operation`, as computed here without the
-server, for models/landmarks/src/tflite/network_tests.rs.
+`--expected` prints the outputs of the networks `every-operation` and `mask-operations`, as computed
+here without the server, for models/landmarks/src/tflite/network_tests.rs.
 """
 
+import math
 import pathlib
 import struct
 import sys
@@ -18,9 +19,15 @@ SEEDS = pathlib.Path(__file__).resolve().parent / "seeds"
 FLOAT32, FLOAT16, INT32 = 0, 1, 2
 #: Built-in operations.
 ADD, CONCATENATION, CONV_2D, DEPTHWISE_CONV_2D, DEQUANTIZE = 0, 2, 3, 4, 6
+AVERAGE_POOL_2D, LOGISTIC, MUL, RESIZE_BILINEAR, CUSTOM, HARD_SWISH = 1, 14, 18, 23, 32, 117
 MAX_POOL_2D, RELU, RESHAPE, PAD, PRELU = 17, 19, 22, 34, 54
 SAME, VALID = 0, 1
 NO_ACTIVATION, RELU6 = 0, 3
+
+
+#: The custom operation: a transposed convolution with padding SAME and a stride of 2 × 2.
+UPSAMPLE_NAME = b"Convolution2DTransposeBias"
+UPSAMPLE_OPTIONS = struct.pack("<3i", 1, 2, 2)
 
 
 class Byte(int):
@@ -94,7 +101,8 @@ class Builder:
             self.codes.append(code)
         output = self.tensor(shape)
         operation = {0: self.codes.index(code), 1: Ints(inputs), 2: Ints([output])}
-        self.operations.append(operation | ({4: options} if options else {}))
+        field = 5 if code == CUSTOM else 4
+        self.operations.append(operation | ({field: options} if options else {}))
         return output
 
     def halves(self, shape, values):
@@ -103,7 +111,10 @@ class Builder:
 
     def file(self, inputs, outputs):
         graph = {0: self.tensors, 1: Ints(inputs), 2: Ints(outputs), 3: self.operations}
-        codes = [{0: Byte(code), 3: code} for code in self.codes]
+        codes = [
+            {0: Byte(code), 3: code} | ({1: UPSAMPLE_NAME} if code == CUSTOM else {})
+            for code in self.codes
+        ]
         model = {0: 3, 1: codes, 2: [graph], 4: self.buffers}
         out = bytearray(struct.pack("<I4s", 0, b"TFL3"))
         struct.pack_into("<I", out, 0, write_value(out, model))
@@ -180,6 +191,48 @@ def expected_output():
     return added + [max(v, 0) for v in added]
 
 
+UPSAMPLE_WEIGHTS, UPSAMPLE_BIAS = numbers(2 * 2 * 2, 6), [0.5]
+
+
+def mask_operations():
+    """A network with the operations of the person's mask: 2 × 2 × 2 numbers in, 6 × 8 out."""
+    b = Builder()
+    picture = b.tensor([1, 2, 2, 2])
+    swish = b.operation(HARD_SWISH, [picture], [1, 2, 2, 2])
+    options = {0: Byte(VALID), 1: 2, 2: 2, 3: 2, 4: 2}
+    pool = b.operation(AVERAGE_POOL_2D, [swish], [1, 1, 1, 2], options)
+    factors = b.operation(LOGISTIC, [pool], [1, 1, 1, 2])
+    scaled = b.operation(MUL, [swish, factors], [1, 2, 2, 2], {0: Byte(NO_ACTIVATION)})
+    size = b.tensor([2], INT32, struct.pack("<2i", 3, 4))
+    resized = b.operation(RESIZE_BILINEAR, [scaled, size], [1, 3, 4, 2], {3: Byte(1)})
+    weights, bias = b.constant([1, 2, 2, 2], UPSAMPLE_WEIGHTS), b.constant([1], UPSAMPLE_BIAS)
+    inputs = [resized, weights, bias]
+    upsampled = b.operation(CUSTOM, inputs, [1, 6, 8, 1], UPSAMPLE_OPTIONS)
+    return b.file([picture], [upsampled])
+
+
+def expected_mask_output():
+    """The output of `mask_operations` for the input i/8 - 2, i = 0 …, by the definitions."""
+    swish = [(v := i / 8 - 2) * min(max(v + 3, 0), 6) / 6 for i in range(8)]
+    factors = [1 / (1 + math.exp(-sum(swish[c::2]) / 4)) for c in range(2)]
+    scaled = [v * factors[i % 2] for i, v in enumerate(swish)]
+
+    def sample(y, x, c):
+        y, x = (min(max(v, 0), 1) for v in (y, x))
+        corner = [scaled[(j * 2 + i) * 2 + c] for j in range(2) for i in range(2)]
+        upper, lower = (corner[k] + (corner[k + 1] - corner[k]) * x for k in (0, 2))
+        return upper + (lower - upper) * y
+
+    output = []
+    for row in range(6):
+        for column in range(8):
+            y, x = (row // 2 + 0.5) * 2 / 3 - 0.5, (column // 2 + 0.5) * 2 / 4 - 0.5
+            place = (row % 2 * 2 + column % 2) * 2
+            terms = (UPSAMPLE_WEIGHTS[place + c] * sample(y, x, c) for c in range(2))
+            output.append(UPSAMPLE_BIAS[0] + sum(terms))
+    return output
+
+
 def single_operation(code, shapes, options, *more):
     """A network of one operation on constants of these shapes."""
     b = Builder()
@@ -201,6 +254,7 @@ def tflite_seeds():
     window = {0: Byte(VALID), 1: 1, 2: 1}
     return {
         "every-operation": whole,
+        "mask-operations": mask_operations(),
         "every-operation-cut": whole[: len(whole) // 2],
         "empty": b"",
         "no-graph": Builder().file([], [])[:64],
@@ -284,7 +338,7 @@ def picture_seeds():
 
 def main():
     if "--expected" in sys.argv[1:]:
-        print(expected_output())
+        print(expected_output(), [round(v, 5) for v in expected_mask_output()], sep="\n")
         return
     for target, seeds in {"tflite": tflite_seeds(), "picture": picture_seeds()}.items():
         folder = SEEDS / target

@@ -2,7 +2,7 @@
 //! drawn from.
 //!
 //! Pure: no clock, thread or external randomness; the same file gives the same bits. Only
-//! [`Networks::load`] reads files.
+//! [`Networks::load`] and [`Segmenter::load`] read files.
 //!
 //! ```text
 //! bytes ─► decode ─► Picture ─► find ─► Found      478 points, or why it is refused
@@ -18,6 +18,7 @@ mod detect;
 mod find;
 mod input;
 mod level;
+mod mask;
 mod networks;
 mod picture;
 mod points;
@@ -29,6 +30,7 @@ pub use decode::{DecodeError, DecodeLimits, decode};
 pub use find::{Found, check, find};
 pub use input::{EyeOutline, InvalidLandmarks, Landmarks, MouthOutline, NoseOutline, Outline};
 pub use level::{FACE_HEIGHT, MAX_SOURCE_SIDE, level, source_size};
+pub use mask::{MASK_FILE, MASK_SIDE, Segmenter};
 pub use networks::{DETECTOR_FILE, IRIS_FILE, MESH_FILE, Networks};
 pub use picture::{Picture, Point};
 pub use points::{POINTS, Points, index};

@@ -8,22 +8,23 @@ use std::sync::OnceLock;
 
 use character::{Character, Eyes, Head, Mouth, Pose, Rect, render};
 use landmarks::{
-    FACE_HEIGHT, Landmarks, Networks, Part, Picture, Point, Points, Refusal, Warning, check, find,
-    index, level, source_size,
+    FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part, Picture, Point, Points, Refusal, Segmenter,
+    Warning, check, find, index, level, source_size,
 };
 
 /// Side of the drawn pictures in pixels.
 const SIDE: usize = 512;
 
+/// Folder of the networks.
+fn folder() -> PathBuf {
+    let named = std::env::var_os("VISAVIS_MODELS_DIR").map(PathBuf::from);
+    let checkout = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../.cache/models");
+    named.unwrap_or_else(checkout).join("mediapipe")
+}
+
 fn networks() -> &'static Networks {
     static NETWORKS: OnceLock<Networks> = OnceLock::new();
-    NETWORKS.get_or_init(|| {
-        let named = std::env::var_os("VISAVIS_MODELS_DIR").map(PathBuf::from);
-        let dir = named.unwrap_or_else(|| {
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../.cache/models")
-        });
-        Networks::load(&dir.join("mediapipe")).unwrap()
-    })
+    NETWORKS.get_or_init(|| Networks::load(&folder()).unwrap())
 }
 
 fn draw(pose: &Pose, rect: Rect) -> Picture {
@@ -332,4 +333,23 @@ fn the_same_picture_gives_the_same_bits() {
             .zip(points.iter().flatten())
             .all(|(a, b)| a.to_bits() == b.to_bits())
     );
+}
+
+#[test]
+fn a_mask_separates_the_person_from_the_background() {
+    let (picture, points) = at_rest();
+    let mask = Segmenter::load(&folder()).unwrap().mask(picture);
+    assert_eq!(mask.len(), MASK_SIDE * MASK_SIDE);
+    let at = |[x, y]: Point| {
+        let [x, y] = [x, y].map(|v| (v / SIDE as f32 * MASK_SIDE as f32) as usize);
+        mask[y * MASK_SIDE + x]
+    };
+    for i in [index::CHIN, index::CHEEKS[0], index::CHEEKS[1], index::NOSE_BASE] {
+        assert!(at(points[i]) > 0.9, "point {i}: {}", at(points[i]));
+    }
+    for corner in [[8.0, 8.0], [500.0, 8.0], [20.0, 150.0], [490.0, 150.0]] {
+        assert!(at(corner) < 0.1, "{corner:?}: {}", at(corner));
+    }
+    let missing = Segmenter::load(Path::new("no/such/folder")).unwrap_err();
+    assert!(missing.ends_with("selfie_segmentation.tflite is missing: run `make setup`"));
 }

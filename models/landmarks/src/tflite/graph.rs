@@ -105,6 +105,8 @@ pub(super) struct Operation<'a> {
     pub(super) inputs: Vec<usize>,
     pub(super) output: usize,
     pub(super) options: Option<Table<'a>>,
+    /// Name of a custom operation, and its options.
+    pub(super) custom: [&'a [u8]; 2],
 }
 
 pub(super) struct Graph<'a> {
@@ -117,11 +119,11 @@ pub(super) struct Graph<'a> {
 impl<'a> Graph<'a> {
     pub(super) fn read(file: &'a [u8]) -> Result<Self, Malformed> {
         let model = Table::root(file)?;
-        let codes: Vec<i32> = model
+        let codes: Vec<(i32, &[u8])> = model
             .tables(1, MAX_ITEMS)?
             .iter()
             // Old files have the code in a byte; a later field has room for more of them.
-            .map(|code| Ok(i32::from(code.byte(0)?).max(code.int(3)?)))
+            .map(|code| Ok((i32::from(code.byte(0)?).max(code.int(3)?), code.bytes(1)?)))
             .collect::<Result<_, Malformed>>()?;
         let buffers = model.tables(4, MAX_ITEMS)?;
         let [graph] = model.tables(2, 1)?[..] else {
@@ -146,13 +148,14 @@ impl<'a> Graph<'a> {
             .tables(3, MAX_ITEMS)?
             .iter()
             .map(|table| {
-                let code =
+                let (code, name) =
                     *codes.get(table.index(0, 0)?).ok_or(Malformed("an operation has no code"))?;
                 Ok(Operation {
                     code,
                     inputs: indices(table.ints(1, MAX_OPERANDS)?)?,
                     output: single(indices(table.ints(2, 1)?)?)?,
                     options: table.table(4)?,
+                    custom: [name, table.bytes(5)?],
                 })
             })
             .collect::<Result<_, Malformed>>()?;

@@ -165,7 +165,7 @@ pub(super) fn convolve(input: &[f32], window: &Window, weights: &PackedWeights) 
 }
 
 /// Multiplies each row of `rows` (of `weights.inputs` numbers) by the weights, and adds the bias.
-fn multiply(rows: &[f32], weights: &PackedWeights, output: &mut [f32]) {
+pub(super) fn multiply(rows: &[f32], weights: &PackedWeights, output: &mut [f32]) {
     let (inputs, outputs) = (weights.inputs, weights.bias.len());
     let groups = rows.chunks(ROWS * inputs).zip(output.chunks_mut(ROWS * outputs));
     for (rows, output) in groups {

@@ -1,7 +1,9 @@
-//! Runs small networks from TensorFlow Lite files: ten operations, 32-bit arithmetic, one thread.
+//! Runs small networks from TensorFlow Lite files: sixteen operations, 32-bit arithmetic, one thread.
 //!
 //! CONV_2D, DEPTHWISE_CONV_2D, ADD, PAD, MAX_POOL_2D, RESHAPE, CONCATENATION, RELU, PRELU, and
-//! DEQUANTIZE of weights with 16 bits. [`Network::read`] checks everything that a run relies on: a
+//! DEQUANTIZE of weights with 16 bits; for the mask of the person also HARD_SWISH, LOGISTIC,
+//! AVERAGE_POOL_2D over all pixels, MUL by channels, RESIZE_BILINEAR with half-pixel centres, and a
+//! custom transposed convolution of 2 × 2. [`Network::read`] checks everything that a run relies on: a
 //! file that it accepts runs in bounded time and memory.
 //!
 //! Own code, because `tract-tflite` loads none of the networks of [`crate::Networks`] (it does not know
@@ -10,9 +12,11 @@
 mod flatbuffer;
 mod graph;
 mod kernels;
+mod mask_kernels;
 mod plan;
 
 use kernels::{concatenate, convolve, convolve_depthwise, max_pool, pad, prelu};
+use mask_kernels::{hard_swish, logistic, mean, resize, scale, upsample};
 use plan::{Kernel, Plan, Step};
 
 /// A network that is ready to run.
@@ -91,6 +95,26 @@ fn run_step(step: &Step, tensors: &mut [Vec<f32>]) -> Vec<f32> {
             values
         }
         Kernel::Copy => take(step, first, tensors),
+        Kernel::Mean { channels } => mean(&tensors[first], *channels),
+        Kernel::Scale => {
+            // A copy, because both inputs may be the same tensor of one pixel.
+            let factors = tensors[step.inputs[1]].clone();
+            let mut values = take(step, first, tensors);
+            scale(&mut values, &factors);
+            values
+        }
+        Kernel::HardSwish => {
+            let mut values = take(step, first, tensors);
+            hard_swish(&mut values);
+            values
+        }
+        Kernel::Logistic => {
+            let mut values = take(step, first, tensors);
+            logistic(&mut values);
+            values
+        }
+        Kernel::Resize { from, to } => resize(&tensors[first], *from, *to),
+        Kernel::Upsample { from, to, weights } => upsample(&tensors[first], *from, *to, weights),
     }
 }
 

@@ -30,6 +30,14 @@ const EXPECTED: [f32; 24] = [
     3.867_187_5,
     -1.718_75,
 ];
+/// The same of the network with the operations of masks, from the same file.
+const EXPECTED_MASK: [f32; 48] = [
+    0.50364, 0.29263, 0.5031, 0.28808, 0.50203, 0.27898, 0.50149, 0.27443, 0.45847, 0.64431,
+    0.45874, 0.64645, 0.45928, 0.65072, 0.45955, 0.65286, 0.50149, 0.28085, 0.50096, 0.27951,
+    0.49989, 0.27684, 0.49935, 0.2755, 0.46062, 0.64859, 0.46142, 0.64859, 0.46302, 0.64859,
+    0.46383, 0.64859, 0.49935, 0.26908, 0.49881, 0.27095, 0.49775, 0.27469, 0.49721, 0.27657,
+    0.46276, 0.65286, 0.4641, 0.65072, 0.46677, 0.64645, 0.4681, 0.64431,
+];
 
 fn input(network: &Network) -> Vec<f32> {
     let count = network.input_shape().iter().product::<usize>();
@@ -45,6 +53,17 @@ fn all_operations_give_the_numbers_of_their_definitions() {
     // The second half is the first one after RELU. All numbers are exact in 32 bits.
     let expected = [EXPECTED, EXPECTED.map(|v| v.max(0.0))].concat();
     assert_eq!(output, [expected]);
+}
+
+#[test]
+fn the_operations_of_masks_give_the_numbers_of_their_definitions() {
+    let file = include_bytes!("../../../../tests/fuzz/seeds/tflite/mask-operations");
+    let network = Network::read(file).unwrap();
+    let output = network.run(input(&network)).unwrap();
+    assert_eq!(output[0].len(), EXPECTED_MASK.len());
+    for (value, expected) in output[0].iter().zip(EXPECTED_MASK) {
+        assert!((value - expected).abs() < 2e-5, "{value} for {expected}");
+    }
 }
 
 #[test]

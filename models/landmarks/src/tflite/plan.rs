@@ -13,6 +13,8 @@ const MAX_TOTAL_ELEMENTS: usize = 1 << 24;
 const MAX_MULTIPLICATIONS: usize = 1 << 29;
 /// Maximum side of a window, and of its stride.
 const MAX_WINDOW: usize = 64;
+/// Padding SAME, and a stride of 2 × 2.
+const UPSAMPLE_OPTIONS: [u8; 12] = [1, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0];
 
 const SHAPES: Malformed = Malformed("the shapes of an operation do not fit");
 const UNSUPPORTED: Malformed = Malformed("an option of an operation is not supported");
@@ -44,6 +46,22 @@ pub(super) enum Kernel {
     },
     /// The same numbers in another shape.
     Copy,
+    Mean {
+        channels: usize,
+    },
+    /// By one factor for each channel.
+    Scale,
+    HardSwish,
+    Logistic,
+    Resize {
+        from: Size,
+        to: Size,
+    },
+    Upsample {
+        from: Size,
+        to: Size,
+        weights: PackedWeights,
+    },
 }
 
 #[derive(Debug)]
@@ -150,15 +168,21 @@ impl<'a> Planner<'a> {
         // Number of inputs that are computed; the others are weights.
         let (kernel, computed, fused) = match operation.code {
             0 => (Kernel::Add, 2, byte(0)?),
+            1 => (self.mean(operation)?, 1, byte(5)?),
             2 => (self.concatenation(operation)?, operation.inputs.len(), byte(1)?),
             3 => (self.convolution(operation)?, 1, byte(3)?),
             4 => (self.depthwise_convolution(operation)?, 1, byte(4)?),
             6 => return self.dequantize(operation),
+            14 => (Kernel::Logistic, 1, 0),
             17 => (self.pool(operation)?, 1, byte(5)?),
+            18 => (self.scaling(operation)?, 2, byte(0)?),
             19 => (Kernel::Copy, 1, 1),
             22 => (Kernel::Copy, 1, 0),
+            23 => (self.resizing(operation)?, 1, 0),
+            32 => (self.upsampling(operation)?, 1, 0),
             34 => (self.padding(operation)?, 1, 0),
             54 => (self.prelu(operation)?, 1, 0),
+            117 => (Kernel::HardSwish, 1, 0),
             _ => return Err(Malformed("an operation is not supported")),
         };
         let inputs = operation.inputs.get(..computed).ok_or(SHAPES)?.to_vec();
@@ -166,9 +190,15 @@ impl<'a> Planner<'a> {
             return Err(Malformed("an operation uses a tensor before it is computed"));
         }
         // Operations on each element keep the number of elements.
-        if matches!(kernel, Kernel::Add | Kernel::Copy | Kernel::Prelu { .. })
-            && inputs.iter().any(|input| self.graph.tensors[*input].count != output.count)
-        {
+        let each = matches!(
+            kernel,
+            Kernel::Add
+                | Kernel::Copy
+                | Kernel::Prelu { .. }
+                | Kernel::HardSwish
+                | Kernel::Logistic
+        );
+        if each && inputs.iter().any(|input| self.graph.tensors[*input].count != output.count) {
             return Err(SHAPES);
         }
         let activation = match fused {
@@ -280,6 +310,65 @@ impl<'a> Planner<'a> {
         let window = self.window(operation, channels, kernel)?;
         self.allow(0, window.output.count().saturating_mul(kernel[0] * kernel[1]))?;
         Ok(Kernel::MaxPool(window))
+    }
+
+    fn mean(&mut self, operation: &Operation<'a>) -> Result<Kernel, Malformed> {
+        let options = operation.options.ok_or(UNSUPPORTED)?;
+        let input = size(self.tensor(operation, 0)?)?;
+        let output = size(&self.graph.tensors[operation.output])?;
+        if [options.index(4, 0)?, options.index(3, 0)?] != [input.height, input.width]
+            || output != (Size { height: 1, width: 1, channels: input.channels })
+        {
+            return Err(UNSUPPORTED);
+        }
+        self.allow(0, input.count())?;
+        Ok(Kernel::Mean { channels: input.channels })
+    }
+
+    fn scaling(&self, operation: &Operation<'a>) -> Result<Kernel, Malformed> {
+        let input = size(self.tensor(operation, 0)?)?;
+        let factors = Size { height: 1, width: 1, channels: input.channels };
+        let output = size(&self.graph.tensors[operation.output])?;
+        if size(self.tensor(operation, 1)?)? == factors && output == input {
+            Ok(Kernel::Scale)
+        } else {
+            Err(SHAPES)
+        }
+    }
+
+    fn resizing(&mut self, operation: &Operation<'a>) -> Result<Kernel, Malformed> {
+        let options = operation.options.ok_or(UNSUPPORTED)?;
+        let from = size(self.tensor(operation, 0)?)?;
+        let to = size(&self.graph.tensors[operation.output])?;
+        // Corners are not aligned; centres are those of half pixels.
+        if [options.byte(2)?, options.byte(3)?] != [0, 1] || from.channels != to.channels {
+            return Err(UNSUPPORTED);
+        }
+        self.allow(to.height + to.width, to.count().saturating_mul(3))?;
+        Ok(Kernel::Resize { from, to })
+    }
+
+    fn upsampling(&mut self, operation: &Operation<'a>) -> Result<Kernel, Malformed> {
+        if operation.custom != [b"Convolution2DTransposeBias".as_slice(), &UPSAMPLE_OPTIONS] {
+            return Err(UNSUPPORTED);
+        }
+        let from = size(self.tensor(operation, 0)?)?;
+        let to = size(&self.graph.tensors[operation.output])?;
+        let doubled = Size { height: 2 * from.height, width: 2 * from.width, ..to };
+        let shape = [to.channels, 2, 2, from.channels];
+        if to != doubled || rank_4(self.tensor(operation, 1)?)? != shape {
+            return Err(SHAPES);
+        }
+        let outputs = to.channels * 4;
+        let weights = self.weights(operation, 1, outputs * from.channels)?;
+        let bias = self.weights(operation, 2, to.channels)?;
+        self.allow(
+            PackedWeights::packed_len(outputs, from.channels).saturating_add(to.count()),
+            to.count().saturating_mul(from.channels),
+        )?;
+        let bias = bias.iter().flat_map(|bias| [*bias; 4]).collect();
+        let weights = PackedWeights::new(&weights, bias, from.channels);
+        Ok(Kernel::Upsample { from, to, weights })
     }
 
     fn prelu(&mut self, operation: &Operation<'a>) -> Result<Kernel, Malformed> {
