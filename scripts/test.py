@@ -85,6 +85,7 @@ CRATES = {
     "character": ["visavis-character", "visavis-character-tests"],
     "models": ["visavis-models", "visavis-models-tests"],
     "engine": ["visavis-engine", "visavis-engine-tests"],
+    "landmarks": ["visavis-landmarks", "visavis-landmarks-tests"],
     "recording": ["visavis-recording", "visavis-recording-tests"],
     "documents": ["visavis-documents"],
     "control-api": ["visavis-control-api", "visavis-control-api-tests"],
