@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use super::avatar_spec::AvatarSpec;
+use super::avatar_source::Identity;
 use super::bake::{BakeOutput, Error, MAX_SET_BYTES, MAX_SPEECH_FRAME_BYTES};
 use super::picture::I420;
 use super::pose_plan::{LARGE_PICTURE_PIXELS, PlanSubset, PosePlan};
@@ -31,7 +31,7 @@ const ATTEMPT_FRACTION: f64 = 0.6;
 /// that makes the set small enough. If none does, it uses the last one. Returns the set and the
 /// index of its quantizer. `on_progress` receives the completed fraction, 0 … 1, from any thread.
 pub(super) fn encode_within_limits(
-    person: &AvatarSpec,
+    person: Identity<'_>,
     size: (usize, usize),
     plan: &PosePlan,
     share: &PlanSubset,
@@ -220,7 +220,7 @@ fn quantizers(
 }
 
 fn encode(
-    person: &AvatarSpec,
+    person: Identity<'_>,
     (width, height): (usize, usize),
     whole: &PosePlan,
     share: &PlanSubset,
@@ -308,10 +308,10 @@ fn encode(
     }
     let lips = level_offsets.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));
     let manifest = Manifest {
-        id: person.id.clone(),
-        name: person.name.clone(),
+        id: person.id.to_owned(),
+        name: person.name.to_owned(),
         gender: person.gender.as_str().into(),
-        voice: person.voice.clone(),
+        voice: person.voice.to_owned(),
         width: width as u32,
         height: height as u32,
         quantizers: std::iter::once(plan.key_quantizer + larger).chain(lips).collect(),
