@@ -148,9 +148,14 @@ impl Face {
                 eye.iris_radius = iris::find_radius(eye, colour);
             }
         }
-        if !face.mouth.is_parted() {
-            let line = lip_line::find(&face.mouth, !outline.has_inner_lips, colour);
-            let mouth = &mut face.mouth;
+        let mouth = &mut face.mouth;
+        if mouth.is_parted() {
+            mouth.upper_inner =
+                lip_line::find_edge(mouth, &mouth.upper_inner, &mouth.upper_outer, colour);
+            mouth.lower_inner =
+                lip_line::find_edge(mouth, &mouth.lower_inner, &mouth.lower_outer, colour);
+        } else {
+            let line = lip_line::find(mouth, !outline.has_inner_lips, colour);
             (mouth.upper_inner, mouth.lower_inner) = (line.clone(), line.clone());
             mouth.lip_line = line;
         }

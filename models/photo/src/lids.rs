@@ -115,7 +115,9 @@ impl Lids {
         let plate = smoothstep(-0.1, 0.25, down) * smoothstep(0.0, 0.5, curvature);
         // The lashes themselves stay visible.
         let plate = plate * smoothstep(0.3 * lash_line, 1.3 * lash_line, from_edge);
-        let skin = photo(vec2(p.x, brow + (upper - brow) * 0.55));
+        let skin_at = |t: f32| photo(vec2(p.x, brow + (upper - brow) * t));
+        // The skin close to the fold lies in its shadow.
+        let skin = skin_at(0.60).lerp(skin_at(0.30), 0.65);
         let ball = 0.90 + 0.10 * smoothstep(0.0, 0.5, down) - 0.14 * smoothstep(0.55, 1.0, down);
         lid.lerp(skin * ball, plate * lids.sqrt() * 0.9)
     }

@@ -1,5 +1,5 @@
-//! Finds the line between closed lips in the photo. Landmarks miss it by a pixel or two, and the
-//! color of one lip would move with the other.
+//! Finds the line between closed lips, or the edges of parted ones, in the photo. Landmarks miss
+//! them by a pixel or two, and the color of one lip would move with the other, or teeth with a lip.
 
 use glam::{Vec2, Vec3, vec2};
 
@@ -21,29 +21,56 @@ const DARKNESS: f32 = 0.07;
 const VALLEY: f32 = 0.10;
 const DEVIATION: f32 = 1.2;
 const BEND: f32 = 1.5;
+/// Gain per level of contrast at the edge of a parted lip.
+const CONTRAST: f32 = 0.06;
+/// Parted lips are cut this far inside their edge, in half widths of the mouth: pixels at the edge
+/// contain teeth.
+const MARGIN: f32 = 0.045;
+const CHOICES: usize = 2 * OFFSETS + 1;
 
-/// The darkest path from corner to corner near the mouth's guessed line, by dynamic programming.
-/// `colour` samples the photo in the face's frame.
+/// The darkest path from corner to corner near the mouth's guessed line. `colour` samples the photo
+/// in the face's frame.
 pub(crate) fn find(mouth: &Mouth, is_rough: bool, colour: impl Fn(Vec2) -> Vec3) -> Curve {
-    let step = REACH[usize::from(is_rough)] * mouth.half / OFFSETS as f32;
     let side = 0.07 * mouth.half;
-    let position = |column: usize| (column as f32 / (COLUMNS - 1) as f32 * 2.0 - 1.0) * ENDS;
-    let height = |column: usize, k: usize| {
-        mouth.lip_line.at(position(column)) + (k as f32 - OFFSETS as f32) * step
-    };
-    let cost = |column: usize, k: usize| {
-        let x = mouth.x(position(column));
+    let reach = REACH[usize::from(is_rough)] * mouth.half;
+    best_path(mouth, &mouth.lip_line, reach, |x, y| {
         let level = |y: f32| luma(colour(vec2(x, y)));
-        let y = height(column, k);
         let (here, around) = (level(y), (level(y - side) + level(y + side)) * 0.5);
-        let off = (k as f32 - OFFSETS as f32) / OFFSETS as f32;
-        here * DARKNESS + (here - around).min(0.0) * VALLEY + off * off * DEVIATION
-    };
-    const CHOICES: usize = 2 * OFFSETS + 1;
+        here * DARKNESS + (here - around).min(0.0) * VALLEY
+    })
+}
+
+/// The edge of a parted lip near its guess `inner`: on one side lies the color of the lip, on the
+/// other one anything else. `outer` is the other edge of the lip.
+pub(crate) fn find_edge(
+    mouth: &Mouth,
+    inner: &Curve,
+    outer: &Curve,
+    colour: impl Fn(Vec2) -> Vec3,
+) -> Curve {
+    // Upward for the upper lip, downward for the lower one.
+    let outward = (outer.at(0.0) - inner.at(0.0)).signum();
+    let side = vec2(0.0, 0.045 * mouth.half * outward);
+    let edge = best_path(mouth, inner, REACH[0] * 0.9 * mouth.half, |x, y| {
+        let (p, u) = (vec2(x, y), mouth.u(x));
+        let lip = colour(vec2(x, (inner.at(u) + outer.at(u)) * 0.5));
+        CONTRAST * (colour(p + side).distance(lip) - colour(p - side).distance(lip))
+    });
+    Curve::from_fn(|u| edge.at(u) + outward * MARGIN * mouth.half)
+}
+
+/// The path from corner to corner with the lowest sum of costs, within `reach` pixels of the guess,
+/// by dynamic programming. `cost` takes a place of the face's frame.
+fn best_path(mouth: &Mouth, guess: &Curve, reach: f32, cost: impl Fn(f32, f32) -> f32) -> Curve {
+    let step = reach / OFFSETS as f32;
+    let position = |column: usize| (column as f32 / (COLUMNS - 1) as f32 * 2.0 - 1.0) * ENDS;
+    let height =
+        |column: usize, k: usize| guess.at(position(column)) + (k as f32 - OFFSETS as f32) * step;
     let mut sums = [0.0_f32; CHOICES];
     let mut previous = vec![[0_usize; CHOICES]; COLUMNS];
     for (column, ways) in previous.iter_mut().enumerate() {
         let before = sums;
+        let x = mouth.x(position(column));
         for (k, (sum, way)) in sums.iter_mut().zip(ways).enumerate() {
             let (mut best, mut from) = (0.0, k);
             if column > 0 {
@@ -55,7 +82,9 @@ pub(crate) fn find(mouth: &Mouth, is_rough: bool, colour: impl Fn(Vec2) -> Vec3)
                     }
                 }
             }
-            (*sum, *way) = (best + cost(column, k), from);
+            let off = (k as f32 - OFFSETS as f32) / OFFSETS as f32;
+            *sum = best + cost(x, height(column, k)) + off * off * DEVIATION;
+            *way = from;
         }
     }
     let mut k = (0..CHOICES).min_by(|a, b| sums[*a].total_cmp(&sums[*b])).unwrap_or(OFFSETS);

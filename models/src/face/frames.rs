@@ -135,10 +135,13 @@ impl Layer {
 
     /// This layer, with the blocks of `now` that differ from `before`.
     fn overlay(&self, before: &I420, now: &I420, block: BlockMode) -> Self {
+        self.overlay_blocks(&now.changed_blocks(before, LEVEL_TOLERANCE), now, block)
+    }
+
+    /// This layer, with the `changed` blocks of `now`.
+    fn overlay_blocks(&self, changed: &[bool], now: &I420, block: BlockMode) -> Self {
         let mut layer = self.clone();
-        for (at, _) in
-            now.changed_blocks(before, LEVEL_TOLERANCE).iter().enumerate().filter(|(_, c)| **c)
-        {
+        for (at, _) in changed.iter().enumerate().filter(|(_, c)| **c) {
             layer.blocks[at] = block;
             layer.picture.copy_block(now, at);
         }
@@ -277,9 +280,10 @@ fn encode(
         for (_, key) in group {
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
+            let changed = drawn.changed_blocks(&seen, LEVEL_TOLERANCE);
             for (level, (face, quantizers)) in faces.iter().enumerate() {
-                let frame =
-                    codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, uses_altref)?;
+                let layer = face.overlay_blocks(&changed, &drawn, block);
+                let frame = codec.encode(&layer, *quantizers, uses_altref)?;
                 if level == 0 {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
