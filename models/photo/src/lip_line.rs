@@ -75,8 +75,9 @@ fn best_path(mouth: &Mouth, guess: &Curve, reach: f32, cost: impl Fn(f32, f32) -
             let (mut best, mut from) = (0.0, k);
             if column > 0 {
                 best = f32::MAX;
-                for j in k.saturating_sub(1)..=(k + 1).min(CHOICES - 1) {
-                    let sum = before[j] + BEND * j.abs_diff(k) as f32;
+                let first = k.saturating_sub(1);
+                for (j, before) in (first..).zip(&before[first..(k + 2).min(CHOICES)]) {
+                    let sum = before + BEND * j.abs_diff(k) as f32;
                     if sum < best {
                         (best, from) = (sum, j);
                     }
