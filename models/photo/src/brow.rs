@@ -4,7 +4,8 @@ use character::Brows;
 use glam::{Vec2, vec2};
 
 use crate::curve::smoothstep;
-use crate::face::{Eye, Face};
+use crate::face::Face;
+use crate::geometry::Eye;
 
 /// The line that moves farthest lies this many half widths of an eye above the brow's lower edge.
 const MIDDLE: f32 = 0.12;

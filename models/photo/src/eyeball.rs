@@ -3,7 +3,7 @@
 use glam::{Vec2, Vec3, vec2};
 
 use crate::curve::smoothstep;
-use crate::face::{Eye, Frame};
+use crate::geometry::{Eye, Frame};
 use crate::image::{Image, luma};
 
 /// Radius of the eyeball relative to that of the iris: 12 mm of 5.9 mm. It is at most this many
@@ -112,12 +112,11 @@ fn fill(
         })
         .collect();
     let filled: Vec<usize> = (0..height).filter(|y| rows[*y].is_some()).collect();
-    let old: Vec<Vec3> = (0..pixels.len())
-        .map(|i| {
-            let (x, y) = (i % width, i / width);
-            let nearest = filled.iter().min_by_key(|row| row.abs_diff(y));
-            nearest.and_then(|row| rows[*row].as_ref()).map_or(pixels[i], |row| row[x])
-        })
+    let nearest = |y: usize| filled.iter().min_by_key(|row| row.abs_diff(y));
+    let sources: Vec<Option<&Vec<Vec3>>> =
+        (0..height).map(|y| nearest(y).and_then(|row| rows[*row].as_ref())).collect();
+    let old: Vec<Vec3> = (0..width * height)
+        .map(|i| sources[i / width].map_or(pixels[i], |row| row[i % width]))
         .collect();
     for (i, pixel) in pixels.iter_mut().enumerate() {
         if hidden(i) {

@@ -5,7 +5,7 @@ use glam::{Vec2, Vec3};
 use crate::{Error, Photo};
 
 /// Minimum and maximum of a side, in pixels.
-const SIDES: std::ops::RangeInclusive<usize> = 64..=4096;
+const SIDES: std::ops::RangeInclusive<usize> = 64..=2048;
 
 /// Levels of red, green and blue, 0 … 255.
 pub(crate) struct Image {

@@ -2,7 +2,7 @@
 
 use glam::{Vec2, Vec3};
 
-use crate::face::Eye;
+use crate::geometry::Eye;
 use crate::image::luma;
 
 /// Radii relative to half the width of the eye. A smaller one is that of a pupil.

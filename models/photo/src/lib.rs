@@ -14,6 +14,7 @@ mod cavity;
 mod curve;
 mod eyeball;
 mod face;
+mod geometry;
 mod image;
 mod iris;
 mod landmarks;
@@ -49,7 +50,7 @@ pub struct Photo {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// A side is too short or too long.
-    #[error("the photo has {width}×{height} pixels, but each side must have from 64 to 4096")]
+    #[error("the photo has {width}×{height} pixels, but each side must have from 64 to 2048")]
     Size {
         /// Width in pixels.
         width: usize,

@@ -5,7 +5,7 @@ use glam::{Vec2, Vec3, vec2};
 
 use crate::curve::{gaussian, smoothstep};
 use crate::eyeball::Eyeball;
-use crate::face::{Eye, Frame};
+use crate::geometry::{Eye, Frame};
 use crate::image::{Image, luma};
 
 /// Height of the edge of the upper lid that moves unchanged, in half widths of the eye: the lashes.

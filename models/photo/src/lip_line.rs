@@ -4,7 +4,7 @@
 use glam::{Vec2, Vec3, vec2};
 
 use crate::curve::Curve;
-use crate::face::Mouth;
+use crate::geometry::Mouth;
 use crate::image::luma;
 
 /// Places along the mouth, and offsets from the guess on either side.

@@ -15,7 +15,7 @@ const CORNER_SHARE: f32 = 0.22;
 /// Maximum rise of the upper lip over the teeth, in half widths.
 const UPPER_LIFT: f32 = 0.15;
 
-/// Edges of the lips in a pose. Curves are over [`crate::face::Mouth::u`] of the photo.
+/// Edges of the lips in a pose. Curves are over [`crate::geometry::Mouth::u`] of the photo.
 pub(crate) struct LipEdges {
     /// Lower edge of the upper lip.
     pub(crate) upper: Curve,
