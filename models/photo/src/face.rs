@@ -27,6 +27,7 @@ pub(crate) struct Face {
 
 /// Minimum distance of the eyes, in pixels: less is not a face that can be animated.
 const MIN_EYE_DISTANCE: f32 = 12.0;
+
 impl Face {
     pub(crate) fn new(landmarks: &Landmarks, photo: &Photo, image: &Image) -> Result<Self, Error> {
         let outline = Outline::new(landmarks, photo)?;

@@ -8,7 +8,7 @@ use character::Pose;
 use crate::curve::{Curve, smoothstep};
 use crate::face::Face;
 
-/// Drop of the jaw at full opening, in half widths of the mouth: 25 mm of 25 mm.
+/// Drop of the jaw at full opening, in half widths of the mouth (of about 25 mm).
 const JAW_DROP: f32 = 0.98;
 /// Corners follow the jaw by this fraction.
 const CORNER_SHARE: f32 = 0.22;
