@@ -83,6 +83,7 @@ CRATES = {
     "api": ["visavis-engine-api"],
     "knowledge": ["visavis-knowledge"],
     "character": ["visavis-character", "visavis-character-tests"],
+    "photo": ["visavis-photo", "visavis-photo-tests"],
     "models": ["visavis-models", "visavis-models-tests"],
     "engine": ["visavis-engine", "visavis-engine-tests"],
     "landmarks": ["visavis-landmarks", "visavis-landmarks-tests"],
