@@ -24,15 +24,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("recording", &[]),
     (
         "models",
-        &[
-            "egress",
-            "engine-api",
-            "conversation",
-            "knowledge",
-            "character",
-            "landmarks",
-            "photo",
-        ],
+        &["egress", "engine-api", "conversation", "knowledge", "character", "landmarks", "photo"],
     ),
     ("engine", &["egress", "engine-api", "models", "conversation"]),
     ("control-api/documents", &[]),
