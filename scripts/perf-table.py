@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the tables of measurements in docs/performance.md from the JSON files in docs/results/:
-the files of `visavis load --out`, benches.json (`scripts/budgets.py --out`), profile.json
-(`scripts/profile.py --out`), providers.json (`benches/tests/providers.rs`), end-to-end.json, and
-peers.json (other engines).
+"""Writes the tables of measurements in docs/performance.md and docs/speech.md from the JSON files
+in docs/results/: the files of `visavis load --out`, benches.json (`scripts/budgets.py --out`),
+profile.json (`scripts/profile.py --out`), providers.json (`benches/tests/providers.rs`),
+end-to-end.json, and peers.json (other engines).
 
   scripts/perf-table.py               replaces each table between its two markers
   scripts/perf-table.py --check       exit code 1 if the document differs from the files
@@ -539,6 +539,26 @@ def provider_table(results):
     return f"\n**Over WebSockets**\n\n{text}**Over HTTP requests**\n\n" + markdown_table(rows)
 
 
+def provider_latency_table(results):
+    """One row for each adapter: the latency that it adds to and from the vendor."""
+    path = results / PROVIDERS
+    if not path.exists():
+        return "\n"
+    latencies = {}
+    for run in json.loads(path.read_text())["runs"]:
+        for kind in ("stt", "llm", "tts"):
+            figures = [run["ms"].get(f"{kind}_{direction}") for direction in ("out", "in")]
+            if run[kind] and run["tls"] and all(figures):
+                transport = "HTTP requests" if run["llm"] else "WebSocket"
+                latencies.setdefault((kind, run[kind]), (transport, *figures))
+    rows = [
+        (kind.upper(), f"`{provider}`", transport, *map(latency_cell, figures))
+        for (kind, provider), (transport, *figures) in sorted(latencies.items())
+    ]
+    head = ("kind", "provider", "transport", "to the vendor p50 / p95", "from the vendor p50 / p95")
+    return "\n" + markdown_table([head, *rows])
+
+
 def format_time(ns):
     """Formats a time with two digits."""
     for unit, size in (("ms", 1e6), ("µs", 1e3)):
@@ -566,16 +586,34 @@ def main():
     )
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="REPORT")
-    parser.add_argument("--document", type=Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--document", type=Path, action="append")
     parser.add_argument("--results", type=Path, default=ROOT / "docs" / "results")
     arguments = parser.parse_args()
     if arguments.keep:
         save_promises(arguments.keep, arguments.results)
+    for document in arguments.document or [ROOT / "docs" / name for name in SECTIONS]:
+        write_document(document, arguments.results, arguments.check)
+
+
+def write_document(document, results, is_check):
+    """Replaces the tables of a document, or ends the script if one differs."""
     try:
-        old = new = arguments.document.read_text()
+        old = new = document.read_text()
     except OSError as error:
         sys.exit(str(error))
-    sections = {
+    if document.name not in SECTIONS:
+        sys.exit(f"{document} has no tables: the documents are {', '.join(SECTIONS)}")
+    for name, write_table in SECTIONS[document.name].items():
+        new = replace_section(new, name, write_table(results))
+    if not is_check:
+        document.write_text(new)
+    elif new != old:
+        sys.exit(f"{document} differs from the files in {results}: run `make perf-table`")
+
+
+# The documents in docs/, with the function that writes each table.
+SECTIONS = {
+    "performance.md": {
         "load runs": load_tables,
         "beside others": comparison_table,
         "benches": bench_table,
@@ -583,16 +621,9 @@ def main():
         "providers": provider_table,
         "recordings": recording_table,
         "promises": promise_table,
-    }
-    for name, write_table in sections.items():
-        new = replace_section(new, name, write_table(arguments.results))
-    if not arguments.check:
-        arguments.document.write_text(new)
-    elif new != old:
-        sys.exit(
-            f"{arguments.document} differs from the files in {arguments.results}: "
-            "run `make perf-table`"
-        )
+    },
+    "speech.md": {"added latency": provider_latency_table},
+}
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ use crate::stamp;
 /// Samples of a chunk of the user's audio: 20 ms at 16 kHz.
 pub(crate) const CHUNK_SAMPLES: usize = 320;
 
+/// STT with OpenAI's realtime interface.
+const REALTIME: &str = "openai gpt-live-transcribe";
 const CALL_COUNT: u64 = 50;
 /// Duration of a step of a call.
 const STEP: Duration = Duration::from_millis(20);
@@ -44,7 +46,7 @@ const WARM_UP_STEPS: u64 = TURN_STEPS + 100;
 /// Steps of the measurement: 40 s.
 const MEASURED_STEPS: u64 = 4 * TURN_STEPS;
 
-/// The providers of the calls.
+/// The providers of the calls. That of STT may be followed by a blank and a model.
 pub(crate) struct Providers<'a> {
     pub(crate) stt: &'a str,
     /// `none` if none is asked.
@@ -64,6 +66,8 @@ struct Call {
     reply: u64,
     is_speaking: bool,
     resampled: bool,
+    /// How the time is written into a chunk of the user's audio.
+    write_stamp: fn(&mut [i16]),
     measured: Arc<Measured>,
 }
 
@@ -77,10 +81,9 @@ impl Call {
         measured: &Arc<Measured>,
     ) -> Self {
         let (url, token) = (Some(url.to_owned()), Some("key".to_owned()));
-        // OpenAI's model that is served by requests.
-        let stt_model = if providers.stt == "openai" { "gpt-transcribe" } else { "" };
+        let (stt, stt_model) = providers.stt.split_once(' ').unwrap_or((providers.stt, ""));
         let stt = SttChoice {
-            provider: providers.stt.to_owned(),
+            provider: stt.to_owned(),
             model: stt_model.to_owned(),
             url: url.clone(),
             token: token.clone(),
@@ -122,6 +125,8 @@ impl Call {
             reply: 0,
             is_speaking: false,
             resampled,
+            // Resampled before it is sent.
+            write_stamp: if providers.stt == REALTIME { stamp::write_levels } else { stamp::write },
             measured: Arc::clone(measured),
         }
     }
@@ -155,7 +160,7 @@ impl Call {
 
     fn push_chunk(&mut self) {
         let mut chunk = [1_000; CHUNK_SAMPLES];
-        stamp::write(&mut chunk);
+        (self.write_stamp)(&mut chunk);
         self.stt.push_audio(&chunk);
     }
 

@@ -8,7 +8,8 @@
 //!           plays the vendors' servers, with TLS if a file for their certificate is named. Prints
 //!           its port. Prints its latencies for each line `FROM TO` on standard input.
 //! hosted-calls calls CPU URL STT LLM TTS [resampled]
-//!           plays the engine of 50 calls. The LLM `none` is not asked. Prints its figures.
+//!           plays the engine of 50 calls. The LLM `none` is not asked. STT may be a provider, a
+//!           blank and a model. Prints its figures.
 //! ```
 //!
 //! Every message contains the time at which it was written, on the monotonic clock, which both

@@ -31,6 +31,43 @@ pub(crate) fn read(samples: &[i16]) -> u64 {
     samples.iter().rev().fold(0, |stamp, sample| stamp << 16 | u64::from(*sample as u16))
 }
 
+/// Samples at 16 kHz of each of the two levels in a chunk.
+pub(crate) const LEVEL_SAMPLES: usize = crate::calls::CHUNK_SAMPLES / 2;
+/// Unit of the time in levels, in ns. The time has 14 bits, so it repeats after .8 s.
+const LEVEL_UNIT: u64 = 50_000;
+const LEVEL_BITS: u64 = 7;
+const LEVEL_MASK: u64 = (1 << LEVEL_BITS) - 1;
+/// Distance of two levels. A filter may change a level by less than half of it.
+const LEVEL_STEP: i16 = 200;
+/// The lowest level. It differs from silence.
+const LOWEST_LEVEL: i16 = 1_000;
+
+/// Writes the time as two levels of a chunk, which a resampler keeps.
+pub(crate) fn write_levels(chunk: &mut [i16]) {
+    let time = now() / LEVEL_UNIT;
+    let level = |bits: u64| LOWEST_LEVEL + LEVEL_STEP * (bits & LEVEL_MASK) as i16;
+    let (high, low) = chunk.split_at_mut(LEVEL_SAMPLES);
+    high.fill(level(time >> LEVEL_BITS));
+    low.fill(level(time));
+}
+
+/// The time in two levels; `None` for silence.
+pub(crate) fn read_levels(high: i16, low: i16) -> Option<u16> {
+    let bits = |level: i16| {
+        let steps = (f32::from(level - LOWEST_LEVEL) / f32::from(LEVEL_STEP)).round();
+        (0.0..=LEVEL_MASK as f32).contains(&steps).then_some(steps as u16)
+    };
+    Some(bits(high)? << LEVEL_BITS | bits(low)?)
+}
+
+/// The last time with this code in levels, in ns, and the latency since it.
+pub(crate) fn since_level(code: u16) -> (u64, u64) {
+    let now = now();
+    let units = (now / LEVEL_UNIT).wrapping_sub(u64::from(code)) & ((1 << (2 * LEVEL_BITS)) - 1);
+    let latency = units * LEVEL_UNIT + now % LEVEL_UNIT;
+    (now - latency, latency)
+}
+
 /// Latencies with the times of their stamps, in ns.
 #[derive(Default)]
 pub(crate) struct Latencies(Mutex<Vec<(u64, u64)>>);

@@ -2,10 +2,14 @@
 
 mod answer;
 mod assemblyai;
+mod aura;
 mod cartesia;
 mod deepgram;
 mod elevenlabs;
+mod flux;
+mod openai_realtime;
 mod requests;
+mod scribe;
 mod speech;
 
 use std::collections::VecDeque;
@@ -29,6 +33,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
 use crate::stamp::{self, Latencies};
+use speech::{Part, stamped_samples};
 
 /// What the server measures.
 #[derive(Default)]
@@ -64,9 +69,10 @@ enum StampKind {
     Samples,
 }
 
-/// A message to the client.
+/// A message to the client: text, or samples of speech.
 struct Reply {
     due: Instant,
+    samples: Option<Part>,
     before: String,
     stamp: StampKind,
     after: String,
@@ -77,14 +83,33 @@ const STAMP: &str = "<stamp>";
 
 impl Reply {
     fn new(due: Instant, text: impl Into<String>) -> Self {
-        Self { due, before: text.into(), stamp: StampKind::None, after: String::new() }
+        Self {
+            due,
+            samples: None,
+            before: text.into(),
+            stamp: StampKind::None,
+            after: String::new(),
+        }
+    }
+
+    /// A binary message, which begins with a stamp.
+    fn samples(part: Part) -> Self {
+        Self { samples: Some(part), ..Self::new(part.due, "") }
     }
 
     /// A message with a stamp at the place of [`STAMP`].
     fn stamped(due: Instant, stamp: StampKind, message: &Value) -> Self {
         let text = message.to_string();
         let (before, after) = text.split_once(STAMP).expect("a place for the stamp");
-        Self { due, before: before.to_owned(), stamp, after: after.to_owned() }
+        Self { due, samples: None, before: before.to_owned(), stamp, after: after.to_owned() }
+    }
+
+    /// The message with the current time.
+    fn into_message(self) -> Message {
+        match &self.samples {
+            Some(part) => Message::Binary(stamped_samples(part)),
+            None => Message::text(self.into_text()),
+        }
     }
 
     /// The text with the current time.
@@ -204,6 +229,10 @@ async fn serve_socket<S: AsyncRead + AsyncWrite + Unpin>(stream: S, measured: Ar
     };
     let protocol: Box<dyn Protocol> = match path.as_str() {
         "/v1/listen" => Box::new(deepgram::Deepgram::new(measured)),
+        "/v2/listen" => Box::new(flux::Flux::new(measured)),
+        "/v1/speak" => Box::new(aura::Aura::new(measured)),
+        "/v1/speech-to-text/realtime" => Box::new(scribe::Scribe::new(measured)),
+        "/realtime" => Box::new(openai_realtime::Realtime::new(measured)),
         "/v3/ws" => Box::new(assemblyai::AssemblyAi::new(measured)),
         "/tts/websocket" => Box::new(cartesia::Cartesia::new(measured)),
         path if path.starts_with("/v1/text-to-speech/") => {
@@ -236,7 +265,7 @@ async fn serve_protocol<S: AsyncRead + AsyncWrite + Unpin>(
             },
             () = sleep_until(due.unwrap_or(idle)) => {
                 if let Some(reply) = replies.pop_front()
-                    && let Err(error) = socket.send(Message::text(reply.into_text())).await
+                    && let Err(error) = socket.send(reply.into_message()).await
                 {
                     return eprintln!("not sent: {error}");
                 }

@@ -1,12 +1,12 @@
 """The fakes of the providers note what the vendors do not allow. The calls rely on it."""
 
-import asyncio
 import base64
 
 import aiohttp
 import pytest
 
 from kit import providers
+from kit.webrtc_client import run_async
 
 pytestmark = pytest.mark.long("providers")
 
@@ -112,7 +112,7 @@ def test_a_socket(vendor, kind, path, messages, violation):
                     await socket.send_json(message)
             await socket.close()
 
-    asyncio.run(send())
+    run_async(send())
     fake.wait_for(lambda: fake.records and fake.open_count() == 0, "the end")
     check(fake, violation)
 
@@ -167,7 +167,7 @@ def test_a_request(vendor, kind, path, body, violation):
         ):
             await response.read()
 
-    asyncio.run(send())
+    run_async(send())
     check(fake, violation)
 
 

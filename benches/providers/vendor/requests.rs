@@ -23,6 +23,8 @@ use crate::stamp::{self, STAMP_SAMPLES};
 
 /// Maximum size of a request in bytes.
 const MAX_BODY: usize = 1 << 24;
+/// Gemini's path for the model of the measurement.
+const GENERATE_CONTENT: &str = "/v1beta/models/a-model:streamGenerateContent";
 /// Bytes of the header of a WAV file.
 const WAV_HEADER: usize = 44;
 
@@ -64,15 +66,21 @@ async fn respond(request: Request<Incoming>, measured: &Measured) -> Response<Bo
             measured.tts_out.record(first_stamp(text));
             response(ok, "audio/pcm", timed(speech(text)))
         }
-        path @ ("/v1/chat/completions" | "/v1/messages") => {
+        path @ ("/v1/chat/completions" | "/v1/messages" | "/v1/responses" | GENERATE_CONTENT) => {
             let request: Value = serde_json::from_slice(&body).unwrap_or_default();
             measured.llm_out.record(first_stamp(answer::question(&request)));
-            let anthropic = path == "/v1/messages";
-            let pieces = if anthropic { answer::message() } else { answer::chat_completion() };
+            let pieces = match path {
+                "/v1/messages" => answer::message(),
+                "/v1/responses" => answer::response(),
+                GENERATE_CONTENT => answer::content(),
+                _ => answer::chat_completion(),
+            };
             response(ok, "text/event-stream", timed(pieces))
         }
         // A request that opens the connection.
-        "/v1/models" => response(ok, "application/json", r#"{"object":"list","data":[]}"#),
+        "/v1/models" | "/v1beta/models" => {
+            response(ok, "application/json", r#"{"object":"list","data":[]}"#)
+        }
         path => {
             eprintln!("unknown path {path}");
             response(StatusCode::NOT_FOUND, "text/plain", "unknown path")

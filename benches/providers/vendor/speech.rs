@@ -39,9 +39,13 @@ pub(super) struct UserAudio {
 
 impl UserAudio {
     /// Takes a message. Each chunk of the caller begins with a stamp. Returns whether an interim
-    /// transcript follows.
+    /// transcript follows. Silence between utterances keeps the connection open, and has no stamps.
     pub(super) fn push(&mut self, measured: &Measured, pcm: &[u8]) -> bool {
         let (first, pairs) = (self.samples, pcm.as_chunks::<2>().0);
+        if first == 0 && pcm.iter().all(|byte| *byte == 0) {
+            self.start += pairs.len();
+            return false;
+        }
         let starts = (first.next_multiple_of(CHUNK_SAMPLES)..).step_by(CHUNK_SAMPLES);
         let stamps = starts.map_while(|start| {
             let samples = pairs.get(start - first..)?.first_chunk::<STAMP_SAMPLES>()?;
@@ -80,6 +84,7 @@ pub(super) struct AgentSpeech {
 }
 
 /// A message of a segment.
+#[derive(Clone, Copy)]
 pub(super) struct Part {
     pub(super) due: Instant,
     /// Its first sample and the one after its last sample, in the segment.

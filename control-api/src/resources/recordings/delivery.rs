@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::child::{self, Failure};
 use super::files::{self, MP4, RecordingFolder, WEBM};
-use super::{append_warning, retry_delay};
+use super::{append_warning, give_up, retry_delay};
 use crate::clock;
 use crate::state::event_queue::EventQueue;
 use crate::state::event_storage::EventStorage;
@@ -223,24 +223,13 @@ impl DeliveryTask {
         tracing::error!(conversation = %id, %reason, is_final, "cannot deliver a recording");
         if is_final {
             self.events.flush(store).await;
+            let warning = format!("The recording cannot be delivered: {reason}.");
+            return give_up(&self.event_storage, id, &reason, warning).await;
         }
         let mut tx = store.begin_write().await?;
         let now = clock::now();
-        if !is_final {
-            let next = now + clock::to_micros(retry_delay(self.retry_delay, row.attempts));
-            table::retry_at(&mut tx, row, &reason, next, now).await?;
-            return tx.commit().await;
-        }
-        let warning = if table::mark_failed(&mut tx, id, &reason, now).await? {
-            let text = format!("The recording cannot be delivered: {reason}.");
-            append_warning(&self.event_storage, &mut tx, id, text, now).await?
-        } else {
-            None
-        };
-        tx.commit().await?;
-        if let Some(warning) = warning {
-            warning.publish(&self.event_storage);
-        }
-        Ok(())
+        let next = now + clock::to_micros(retry_delay(self.retry_delay, row.attempts));
+        table::retry_at(&mut tx, row, &reason, next, now).await?;
+        tx.commit().await
     }
 }

@@ -141,6 +141,26 @@ async fn append_warning(
     events::append_in(event_storage, tx, conversation, ENDED, warning).await
 }
 
+/// Gives a recording up, with a warning. The caller has flushed the events that precede it.
+async fn give_up(
+    event_storage: &EventStorage,
+    conversation: &str,
+    reason: &str,
+    warning: String,
+) -> store::Result<()> {
+    let mut tx = event_storage.store.begin_write().await?;
+    let now = clock::now();
+    let warning = match table::mark_failed(&mut tx, conversation, reason, now).await? {
+        true => append_warning(event_storage, &mut tx, conversation, warning, now).await?,
+        false => None,
+    };
+    tx.commit().await?;
+    if let Some(warning) = warning {
+        warning.publish(event_storage);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

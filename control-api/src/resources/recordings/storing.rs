@@ -11,7 +11,7 @@ use conversation::id::ConversationId;
 use tokio::sync::watch;
 
 use super::files::{self, RecordingFolder};
-use super::{append_warning, file_name, retry_delay, storage_key};
+use super::{file_name, give_up, retry_delay, storage_key};
 use crate::clock;
 use crate::events;
 use crate::state::event_queue::EventQueue;
@@ -177,20 +177,8 @@ impl StoringTask {
     async fn fail(&self, row: &Row, reason: &str) -> store::Result<()> {
         let id = &row.conversation;
         tracing::error!(conversation = %id, reason, "cannot upload a recording");
-        let store = &self.event_storage.store;
-        self.events.flush(store).await;
-        let mut tx = store.begin_write().await?;
-        let now = clock::now();
-        let warning = if table::mark_failed(&mut tx, id, reason, now).await? {
-            let text = format!("The recording cannot be stored: {reason}.");
-            append_warning(&self.event_storage, &mut tx, id, text, now).await?
-        } else {
-            None
-        };
-        tx.commit().await?;
-        if let Some(warning) = warning {
-            warning.publish(&self.event_storage);
-        }
-        Ok(())
+        self.events.flush(&self.event_storage.store).await;
+        let warning = format!("The recording cannot be stored: {reason}.");
+        give_up(&self.event_storage, id, reason, warning).await
     }
 }
