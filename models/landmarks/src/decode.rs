@@ -1,9 +1,12 @@
-//! Decodes uploaded pictures: PNG, JPEG and WebP, within limits.
+//! Decodes uploaded pictures: PNG, JPEG and WebP, within limits. Encodes the crop that is kept.
 
 use std::io::Cursor;
 
+use image::codecs::png::PngEncoder;
 use image::metadata::Orientation;
-use image::{ColorType, DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits};
+use image::{
+    ColorType, DynamicImage, ImageDecoder as _, ImageEncoder as _, ImageFormat, ImageReader, Limits,
+};
 use moxcms::{ColorProfile, DataColorSpace, Layout, TransformOptions};
 
 use crate::picture::Picture;
@@ -41,6 +44,19 @@ pub enum DecodeError {
     /// The file is cut or damaged, or has a feature that the decoder does not support.
     #[error("the picture cannot be decoded: the file may be damaged, so save it again")]
     Damaged,
+}
+
+/// A picture as a PNG file, without any loss.
+///
+/// # Errors
+/// Never for a [`Picture`]: all its pixels are there.
+pub fn encode_png(picture: &Picture) -> Result<Vec<u8>, DecodeError> {
+    let mut file = Vec::new();
+    let (width, height) = (picture.width() as u32, picture.height() as u32);
+    PngEncoder::new(&mut file)
+        .write_image(picture.rgb(), width, height, ColorType::Rgb8.into())
+        .map_err(|_| DecodeError::Damaged)?;
+    Ok(file)
 }
 
 /// Decodes a file. The result is upright as its EXIF orientation says; an ICC profile is converted

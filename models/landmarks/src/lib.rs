@@ -26,7 +26,7 @@ pub mod tflite;
 mod thresholds;
 
 pub use checks::{Part, Refusal, Warning};
-pub use decode::{DecodeError, DecodeLimits, decode};
+pub use decode::{DecodeError, DecodeLimits, decode, encode_png};
 pub use find::{Found, check, find};
 pub use input::{EyeOutline, InvalidLandmarks, Landmarks, MouthOutline, NoseOutline, Outline};
 pub use level::{FACE_HEIGHT, MAX_SOURCE_SIDE, level, source_size};

@@ -9,6 +9,8 @@ mod character_avatar;
 pub mod character_schema;
 mod frames;
 pub mod photo_avatar;
+pub mod photo_source;
+pub mod photo_upload;
 pub mod picture;
 pub mod pose_plan;
 pub mod pose_set;
