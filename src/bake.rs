@@ -43,7 +43,7 @@ const FROM_STDIN: &str = "-";
 
 /// What is baked.
 enum Avatar {
-    Character(AvatarSpec),
+    Character(Box<AvatarSpec>),
     /// With the size of its pose set.
     Photo(Box<PhotoAvatar>, (usize, usize)),
 }
@@ -51,7 +51,7 @@ enum Avatar {
 impl Avatar {
     fn source(&self) -> AvatarSource<'_> {
         match self {
-            Self::Character(avatar) => avatar.into(),
+            Self::Character(avatar) => (&**avatar).into(),
             Self::Photo(avatar, _) => (&**avatar).into(),
         }
     }
@@ -59,7 +59,7 @@ impl Avatar {
     /// `avatar_key_id` and display name.
     fn names(&self) -> (&str, &str) {
         match self {
-            Self::Character(AvatarSpec { id, name, .. }) => (id, name),
+            Self::Character(avatar) => (&avatar.id, &avatar.name),
             Self::Photo(avatar, _) => (&avatar.id, &avatar.name),
         }
     }
@@ -84,10 +84,10 @@ pub(crate) fn run(
         parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
     let avatars: Vec<Avatar> = match (photo, avatar) {
         (Some(photo), _) => vec![photo],
-        (None, Some(who)) => vec![Avatar::Character(find_avatar(who)?)],
+        (None, Some(who)) => vec![Avatar::Character(Box::new(find_avatar(who)?))],
         (None, None) => {
             let stock = avatar_spec::ids().filter_map(avatar_spec::find);
-            stock.map(Avatar::Character).collect()
+            stock.map(|avatar| Avatar::Character(Box::new(avatar))).collect()
         }
     };
     if avatars.len() > 1 && options.partial_out.is_some() {
