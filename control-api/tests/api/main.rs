@@ -9,6 +9,7 @@ mod conversations;
 mod crash;
 mod credentials;
 mod custom_avatars;
+mod photo_avatars;
 mod embeddings;
 mod erasure;
 mod fairness;

@@ -35,9 +35,7 @@ pub struct Request {
 }
 
 /// A pose of a preview.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PreviewPose {
     /// The photo as it is.
     #[serde(rename = "rest")]

@@ -79,6 +79,33 @@ impl JsonSchema for Landmarks {
     }
 }
 
+/// A pose of a preview.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+pub(crate) enum ShownPose {
+    #[serde(rename = "rest")]
+    Rest,
+    #[serde(rename = "aa")]
+    Aa,
+    #[serde(rename = "PP")]
+    Pp,
+    #[serde(rename = "ou")]
+    Ou,
+    #[serde(rename = "blink")]
+    Blink,
+}
+
+impl From<ShownPose> for PreviewPose {
+    fn from(pose: ShownPose) -> Self {
+        match pose {
+            ShownPose::Rest => Self::Rest,
+            ShownPose::Aa => Self::Aa,
+            ShownPose::Pp => Self::Pp,
+            ShownPose::Ou => Self::Ou,
+            ShownPose::Blink => Self::Blink,
+        }
+    }
+}
+
 /// A request for previews of an avatar from a picture.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,9 +114,9 @@ pub(crate) struct PhotoPreviewBody {
     #[schemars(length(min = 1))]
     input_image: String,
     landmarks: Option<Landmarks>,
-    /// The poses to draw, each at most once.
+    /// The poses to draw: the photo as it is, an open mouth, closed lips, round lips, closed eyes.
     #[serde(default)]
-    show: Vec<PreviewPose>,
+    show: Vec<ShownPose>,
     /// Size of the video; 512×512 by default.
     resolution: Option<Resolution>,
 }
@@ -151,7 +178,7 @@ pub(super) async fn preview(
 ) -> JsonResult<PhotoPreviewResponse> {
     let errors = FieldErrors::default();
     let body: PhotoPreviewBody = body::read(body, &errors)?;
-    let mut show = body.show;
+    let mut show: Vec<PreviewPose> = body.show.into_iter().map(Into::into).collect();
     show.sort_unstable();
     show.dedup();
     let request = photo_upload::Request {
