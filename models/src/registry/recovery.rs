@@ -57,3 +57,38 @@ impl Registry {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::registry::Config;
+    use crate::{Error, ErrorKind};
+
+    #[tokio::test]
+    async fn a_key_that_works_again_is_used_at_once() {
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
+        let registry = Registry::new(Config::default(), client, tokio::runtime::Handle::current());
+        let choice = LlmChoice {
+            provider: "claude".into(),
+            token: Some("key".into()),
+            ..LlmChoice::default()
+        };
+        let entry = || registry.llm_entry(&choice, "Ada", std::time::Duration::from_secs(5));
+        let breaker = entry().unwrap().0.breaker.unwrap();
+        let fail = || {
+            breaker.failed(Instant::now(), &Error::new(ErrorKind::InvalidKey, "not valid"));
+            assert!(breaker.skip_reason().is_some());
+        };
+        fail();
+        registry.forget_failures("anthropic", "", "another key");
+        registry.confirm_tts(&TtsChoice { provider: "cartesia".into(), ..TtsChoice::default() });
+        assert!(breaker.skip_reason().is_some(), "of another account");
+        registry.forget_failures("anthropic", "", "key");
+        assert_eq!(breaker.skip_reason(), None);
+        fail();
+        registry.confirm_llm(&choice);
+        assert_eq!(breaker.skip_reason(), None);
+    }
+}
