@@ -21,8 +21,8 @@ KILL_AFTER = (0.3, 4.0)
 #: What may be lost, in seconds: packets wait up to 0.2 s for their batch (engine/src/call/
 #: recording.rs) and 1 s for the next write (engine/src/recorder.rs).
 MAX_LOSS = 1.2
-#: Minimum share of a question at 10 % loss in bursts, which change most of its snippets. Other speech
-#: of the same voice reaches .1.
+#: Minimum share of a question at 10 % loss in bursts, which change most of its snippets. Other
+#: speech of the same voice reaches .1.
 DAMAGED_SHARE = 0.25
 #: It takes six seconds.
 LONG_GREETING = " ".join(f"The clock number {n} is as old as the hills." for n in range(100, 116))
