@@ -93,6 +93,17 @@ impl Breakers {
         add(key, account)
     }
 
+    /// Closes the breakers of an account and of its models. Arguments as in [`BreakerKey::new`].
+    pub(crate) fn close_account(&self, vendor: &str, url: &str, token: Option<&str>) {
+        let account = hash_of((url, token));
+        let of_account: Vec<Arc<Breaker>> = lock(&self.0)
+            .iter()
+            .filter(|(key, _)| key.vendor == vendor && key.account == account)
+            .map(|(_, breaker)| Arc::clone(breaker))
+            .collect();
+        of_account.iter().for_each(|breaker| breaker.succeeded());
+    }
+
     /// For each kind and vendor: whether all of its accounts and models work.
     pub(crate) fn states(&self) -> Vec<(&'static str, &'static str, bool)> {
         let mut states: Vec<(&str, &str, bool)> = Vec::new();

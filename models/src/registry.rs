@@ -8,6 +8,7 @@
 mod accounts;
 mod llm;
 mod providers;
+mod recovery;
 pub mod settings;
 mod single;
 mod stt;

@@ -148,7 +148,21 @@ impl Providers {
                 return Err((format!("providers.{}", kind.name()), reason));
             }
         }
+        let mut vendors: Vec<(&str, &str)> = Vec::new();
+        for name in self.accounts.keys() {
+            let Some(vendor) = Vendor::find(name) else { continue };
+            if let Some((_, other)) = vendors.iter().find(|(known, _)| *known == vendor.name) {
+                let reason = format!("is the same provider as providers.{other}; keep one of them");
+                return Err((format!("providers.{name}"), reason));
+            }
+            vendors.push((vendor.name, name));
+        }
         for (name, settings) in &self.accounts {
+            let has_control = |text: &String| text.chars().any(char::is_control);
+            if settings.model.as_ref().is_some_and(has_control) {
+                let reason = "model must not contain control characters".to_owned();
+                return Err((format!("providers.{name}"), reason));
+            }
             let fault = |key: &str, fault: &str| {
                 Err((format!("providers.{name}"), format!("{key} {fault}")))
             };
@@ -384,6 +398,15 @@ mod tests {
                 format!("providers.groq: base_url {user}"),
             ),
             ("[groq]\napi_key = \"secret\\nb\"", format!("providers.groq: api_key {control}")),
+            (
+                "[anthropic]\nmodel = \"a\"\n[claude]\nmodel = \"b\"",
+                "providers.claude: is the same provider as providers.anthropic; keep one of them"
+                    .to_owned(),
+            ),
+            (
+                "[openai]\nmodel = \"a\\nb\"",
+                "providers.openai: model must not contain control characters".to_owned(),
+            ),
         ] {
             assert_eq!(check(text, ("", "")), Some(expected), "{text}");
         }

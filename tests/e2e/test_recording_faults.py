@@ -21,6 +21,9 @@ KILL_AFTER = (0.3, 4.0)
 #: What may be lost, in seconds: packets wait up to 0.2 s for their batch (engine/src/call/
 #: recording.rs) and 1 s for the next write (engine/src/recorder.rs).
 MAX_LOSS = 1.2
+#: Minimum share of a question at 10 % loss in bursts, which change most of its snippets. Other
+#: speech of the same voice reaches .1.
+DAMAGED_SHARE = 0.25
 #: It takes six seconds.
 LONG_GREETING = " ".join(f"The clock number {n} is as old as the hills." for n in range(100, 116))
 #: Samples per second of the timestamps of packets, and the level above which there is sound.
@@ -92,7 +95,7 @@ def test_packet_loss_affects_the_user_s_voice_only(server, call, scripted_llm, r
     assert relay.downlink_counts["lost"] > 50 and relay.uplink_counts["lost"] > 50, relay
     recording = check_recording(server, conversation["id"], report, "a recording at 10% loss")
     for question in QUESTIONS[:3]:
-        recorded_call.expect_arrival(question, recording)
+        recorded_call.expect_arrival(question, recording, DAMAGED_SHARE)
 
 
 def test_a_viewer_without_video_is_recorded_with_video(server, scripted_llm, report):

@@ -192,6 +192,10 @@ async fn replace(
     }
     credential::put(&mut tx, &state.vault, workspace, name, &credential).await?;
     tx.commit().await?;
+    if let Some(registry) = &state.config.registry {
+        let url = credential.url.as_deref().unwrap_or_default();
+        registry.forget_failures(name, url, &credential.token);
+    }
     Ok(axum::Json(Done { id: name.to_owned(), message: "Credential stored" }))
 }
 

@@ -128,12 +128,14 @@ async fn sample(
         ..TtsChoice::default()
     };
     let choice = tts_of_workspace(&state, &caller, choice).await?;
-    let tts = registry_of(&state)?.single_tts(&choice).map_err(ApiError::Conflict)?;
+    let registry = registry_of(&state)?;
+    let tts = registry.single_tts(&choice).map_err(ApiError::Conflict)?;
     check_voice(&*tts, &voice, "voice_id")?;
     take_trial(&state, &caller)?;
     let request = Request { text, voice, ..Request::default() };
     let speech = probe::speak(tts, request, SAMPLE_TIMEOUT).await;
     let speech = speech.map_err(|error| ApiError::ProviderFailed(error.to_string()))?;
+    registry.confirm_tts(&choice);
     let headers = [(header::CONTENT_TYPE, "audio/wav"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, wav(&speech)).into_response())
 }
@@ -274,7 +276,9 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
     let name =
         |kind, provider: &str, workspace: &str| registry.first_provider(kind, provider, workspace);
     let spoken = match registry.single_tts(&tts) {
-        Ok(model) => speak(model, tts.voice_id.clone(), step_limit()).await,
+        Ok(model) => speak(model, tts.voice_id.clone(), step_limit())
+            .await
+            .inspect(|_| registry.confirm_tts(&tts)),
         Err(why) => Err(why),
     };
     let tts_result = spoken.as_ref().map(|speech| (speech.latency, None)).map_err(String::clone);
@@ -286,6 +290,7 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
     let stt_result = match (speech, registry.single_stt(&stt)) {
         (Ok(speech), Ok(model)) => probe::transcribe(&*model, &speech, step_limit())
             .await
+            .inspect(|_| registry.confirm_stt(&stt))
             .map(|result| (result.latency, Some(result.text)))
             .map_err(|error| error.to_string()),
         (_, Err(why)) => Err(why),
@@ -294,6 +299,7 @@ async fn run(registry: &Registry, choices: ModelChoices) -> ProvidersTest {
     let llm_result = match registry.single_llm(&llm, "the agent") {
         Ok(model) => probe::ask(&*model, step_limit())
             .await
+            .inspect(|_| registry.confirm_llm(&llm))
             .map(|result| (result.latency, Some(result.text)))
             .map_err(|error| error.to_string()),
         Err(why) => Err(why),

@@ -2,34 +2,31 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of different reasons per call.
-const MAX_REASONS: usize = 16;
+use crate::hosted::phrases::capitalized;
 
-/// The reasons that a chain has told.
+/// Maximum number of different sentences per call.
+const MAX_SENTENCES: usize = 16;
+
+/// The sentences that a chain has reported.
 #[derive(Default)]
 pub(super) struct Warnings(Mutex<Vec<String>>);
 
 impl Warnings {
-    /// The sentence about `reason`, unless it was told before. `next` is the name of the provider
-    /// that serves instead.
+    /// The sentence about `reason`, unless it was reported before. `next` is the name of the provider
+    /// that serves instead: if that is another one than before, it is another sentence.
     pub(super) fn sentence(&self, reason: &str, next: Option<&str>) -> Option<String> {
         let reason = capitalized(reason.trim_end_matches('.'));
-        let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if reasons.contains(&reason) || reasons.len() >= MAX_REASONS {
-            return None;
-        }
-        reasons.push(reason.clone());
-        Some(match next {
+        let sentence = match next {
             Some(next) => format!("{reason}; {next} is used instead."),
             None => format!("{reason}."),
-        })
+        };
+        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.contains(&sentence) || reported.len() >= MAX_SENTENCES {
+            return None;
+        }
+        reported.push(sentence.clone());
+        Some(sentence)
     }
-}
-
-/// The text with a capital letter at its beginning. The messages of errors have none.
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 #[cfg(test)]
@@ -43,11 +40,13 @@ mod tests {
         let alone = "The API key for Anthropic is not valid.";
         assert_eq!(warnings.sentence(reason, None).as_deref(), Some(alone));
         assert_eq!(warnings.sentence(alone, None), None);
-        assert_eq!(warnings.sentence(reason, Some("OpenAI")), None, "the reason is known");
         let next = "Anthropic failed; OpenAI is used instead.";
         let other = "Anthropic failed";
         assert_eq!(warnings.sentence(other, Some("OpenAI")).as_deref(), Some(next));
-        assert_eq!(warnings.sentence(other, None), None);
+        assert_eq!(warnings.sentence(other, Some("OpenAI")), None);
+        let own_fallback = "Anthropic failed; a built-in voice is used instead.";
+        let found = warnings.sentence(other, Some("a built-in voice"));
+        assert_eq!(found.as_deref(), Some(own_fallback), "the one reported before did not serve");
         assert_eq!(warnings.sentence("élan.", None).as_deref(), Some("Élan."));
         assert_eq!(warnings.sentence("", None).as_deref(), Some("."));
     }

@@ -6,7 +6,9 @@ use egress::websocket::{HandshakeError, Refusal};
 use serde_json::Value;
 
 use super::Endpoint;
-use super::phrases::{says, says_bad_key, says_busy, says_no_credit, says_unauthorized};
+use super::phrases::{
+    capitalized, no_credit, says, says_bad_key, says_busy, says_no_credit, says_unauthorized,
+};
 use crate::redaction::redact;
 use crate::{Error, ErrorKind};
 
@@ -63,7 +65,7 @@ impl Failure {
     }
 
     fn no_credit(vendor: &str) -> Self {
-        let message = format!("The {vendor} account has no credit left");
+        let message = capitalized(&no_credit(vendor));
         Self::new(ErrorKind::NoCredit, message, None)
     }
 

@@ -39,6 +39,20 @@ const BAD_KEY: [&str; 6] = [
 /// 403 they may be about a model, a voice or a region.
 const UNAUTHORIZED: [&str; 2] = ["unauthorized", "not authorized"];
 
+/// The text with a capital letter at its beginning. The messages of errors have none.
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+/// The clause about an account without credit. The names of other servers begin with an article.
+pub(crate) fn no_credit(vendor: &str) -> String {
+    match vendor.strip_prefix("the ") {
+        Some(server) => format!("the account at the {server} has no credit left"),
+        None => format!("the {vendor} account has no credit left"),
+    }
+}
+
 /// Whether a vendor's words or code mean an account without credit.
 pub(crate) fn says_no_credit(words: &str) -> bool {
     says(&NO_CREDIT, words)

@@ -2,6 +2,7 @@
 //! and opens the connection before the first request.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 use url::Url;
 
-use super::failure::Failure;
+use super::failure::{Failure, MAX_MODEL_CHARS};
 use super::guardrails::{self, GuardrailCheck, GuardrailFuture};
 use super::server_message::{MAX_ERROR_BODY_BYTES, redact};
 use super::stream::{MAX_RESPONSE_BYTES, Repetition, StreamParser, late_start, read_response};
 use super::{Event, Llm, ModerationFuture, Request, Timeouts};
+use crate::hosted::phrases::capitalized;
 use crate::{Error, ErrorKind, Handle, Sink};
 
 /// Name in [`Protocol::body`]'s `omitted` that stands for the tools of the request.
@@ -125,6 +127,8 @@ struct Server<P> {
     config: Config,
     client: egress::Client,
     refused: RefusedParameters,
+    /// Whether a warning says that the model has no tools.
+    has_warned: AtomicBool,
 }
 
 impl<P: Protocol> Driver<P> {
@@ -137,7 +141,16 @@ impl<P: Protocol> Driver<P> {
         refused: RefusedParameters,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        Self { server: Arc::new(Server { protocol, config, client, refused }), runtime }
+        Self {
+            server: Arc::new(Server {
+                protocol,
+                config,
+                client,
+                refused,
+                has_warned: AtomicBool::new(false),
+            }),
+            runtime,
+        }
     }
 }
 
@@ -181,8 +194,13 @@ impl<P: Protocol> Server<P> {
             again: true,
         };
         attempts.omitted = self.refused.of_model(&attempts.refused_key);
+        if needs_tools(request) {
+            attempts.omitted.retain(|parameter| *parameter != TOOLS);
+        } else if attempts.omitted.contains(&TOOLS) {
+            self.warn_without_tools(request, model, sink);
+        }
         let result = loop {
-            let accepted = self.send_until_accepted(request, model, &mut attempts);
+            let accepted = self.send_until_accepted(request, model, &mut attempts, sink);
             let response = match timeout_at(deadline, accepted).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(error)) => break Err(error),
@@ -204,6 +222,17 @@ impl<P: Protocol> Server<P> {
         result.map_err(|error| self.redact(&self.name_vendor(error)))
     }
 
+    /// Tells once per call that the agent has no tools.
+    fn warn_without_tools(&self, request: &Request, model: &str, sink: &Sink<Event>) {
+        if !request.tools.is_empty() && !self.has_warned.swap(true, Ordering::Relaxed) {
+            let vendor = capitalized(self.protocol.vendor());
+            let model: String = model.chars().take(MAX_MODEL_CHARS).collect();
+            sink.send(Event::Warning(format!(
+                "{vendor} has no tools for the model {model:?}; the agent answers without them."
+            )));
+        }
+    }
+
     /// The error with the vendor's name, which those of the connection lack.
     fn name_vendor(&self, error: Error) -> Error {
         let (vendor, words) = (self.protocol.vendor(), error.to_string());
@@ -220,6 +249,7 @@ impl<P: Protocol> Server<P> {
         request: &Request,
         model: &str,
         attempts: &mut Attempts,
+        sink: &Sink<Event>,
     ) -> Result<egress::Response, Error> {
         loop {
             let body = self.protocol.body(request, model, &attempts.omitted).to_string();
@@ -246,13 +276,15 @@ impl<P: Protocol> Server<P> {
             let failure = self.read_failure(response).await;
             let optional = self.protocol.optional_parameters();
             let refused = failure.refused_parameter(optional, &attempts.omitted, &body);
-            if let Some(parameter) = refused {
+            let has_tools = !request.tools.is_empty() && !attempts.omitted.contains(&TOOLS);
+            let refuses_tools = has_tools && !needs_tools(request) && failure.refuses_tools();
+            if refused.is_none() && refuses_tools {
+                self.warn_without_tools(request, model, sink);
+            }
+            if let Some(parameter) = refused.or(refuses_tools.then_some(TOOLS)) {
                 attempts.omitted.push(parameter);
                 self.refused.remember(&attempts.refused_key, parameter);
-            } else if failure.is_wrong_tool_call()
-                && !request.tools.is_empty()
-                && !attempts.omitted.contains(&TOOLS)
-            {
+            } else if has_tools && failure.is_wrong_tool_call() {
                 attempts.omitted.push(TOOLS);
             } else if let Some(wait) =
                 failure.retry_wait().filter(|wait| attempts.again && *wait <= MAX_RETRY_WAIT)
@@ -351,6 +383,11 @@ impl<P: Protocol> Server<P> {
         let (url, token) = (&self.config.url, self.config.token.as_deref());
         redact(words, url, token, self.protocol.vendor())
     }
+}
+
+/// Whether an answer without tools means something else: each tool is a rule of a guardrail.
+fn needs_tools(request: &Request) -> bool {
+    request.tools.iter().any(|tool| tool.rule.is_some())
 }
 
 /// What the attempts of one request have learned.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::server_message::error_message;
-use crate::hosted::phrases::{says_bad_key, says_no_credit};
+use crate::hosted::phrases::{no_credit, says_bad_key, says_no_credit};
 use crate::redaction::redact_id;
 use crate::{Error, ErrorKind};
 
@@ -15,7 +15,7 @@ use crate::{Error, ErrorKind};
 const BUSY_WAIT: Duration = Duration::from_millis(250);
 
 /// Maximum number of characters of a model's name in an error.
-const MAX_MODEL_CHARS: usize = 60;
+pub(super) const MAX_MODEL_CHARS: usize = 60;
 
 /// A failure that the server reported, by a status or by an event in its stream.
 #[derive(Debug, Default)]
@@ -138,6 +138,31 @@ impl Failure {
         candidates.find(|name| sent.contains(&format!("\"{name}")) && words.contains(&plain(name)))
     }
 
+    /// Whether the server or the model has no tools, so that the model may answer without them. The
+    /// servers say so in words only, with different statuses.
+    pub(super) fn refuses_tools(&self) -> bool {
+        if !matches!(self.status, 400 | 404 | 422 | 500 | 501) {
+            return false;
+        }
+        let words = self.words.to_lowercase();
+        let says = |parts: &[&str]| parts.iter().any(|part| words.contains(part));
+        // "unknown parameter: 'tools'", "tool choice requires --enable-auto-tool-choice", "tools
+        // param requires --jinja flag", "does not support tools", "support tool use".
+        let about_tools = says(&["tool", "function call"]);
+        about_tools
+            && says(&[
+                "not support",
+                "n't support",
+                "unsupported",
+                "that support tool use",
+                "requires --",
+                "unknown parameter",
+                "unrecognized",
+                "unexpected keyword",
+                "extra inputs are not permitted",
+            ])
+    }
+
     /// Whether the model's call of a tool was wrong, so that it may answer without tools.
     pub(super) fn is_wrong_tool_call(&self) -> bool {
         self.has_label("tool_use_failed")
@@ -185,9 +210,7 @@ impl Failure {
                 ErrorKind::Rejected,
                 because(format!("the API key for {vendor} does not permit this request")),
             ),
-            Class::Billing => {
-                (ErrorKind::NoCredit, format!("the {vendor} account has no credit left"))
-            }
+            Class::Billing => (ErrorKind::NoCredit, no_credit(vendor)),
             Class::UnknownModel if model.is_empty() => {
                 (ErrorKind::Rejected, format!("{vendor} does not have this model"))
             }

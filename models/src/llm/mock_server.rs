@@ -27,6 +27,7 @@ pub(super) struct Reply {
     /// Tokens of the prompt and of the reply.
     pub(super) end: Option<(u32, u32)>,
     pub(super) failed: Option<(ErrorKind, String)>,
+    pub(super) warnings: Vec<String>,
 }
 
 /// A request with the question "Hi".
@@ -107,7 +108,7 @@ pub(super) async fn collect_reply(mut events: mpsc::UnboundedReceiver<Event>) ->
             Event::Provider(name) | Event::ServedBy(name) => {
                 panic!("no vendor names itself: {name}")
             }
-            Event::Warning(text) => panic!("no vendor warns: {text}"),
+            Event::Warning(text) => reply.warnings.push(text),
             Event::Failed(error) => {
                 reply.failed = Some((error.kind(), error.to_string()));
                 break;

@@ -82,7 +82,8 @@ pub enum Event {
         /// Arguments, as a JSON object.
         arguments: Value,
     },
-    /// Another model answers: one sentence for the conversation's record.
+    /// Another model answers, or the model answers without the tools: one sentence for the
+    /// conversation's record.
     Warning(String),
     /// The request is sent to this provider, which sends what follows, unless [`ServedBy`] names
     /// another one. Not a part of the answer.

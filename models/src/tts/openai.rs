@@ -22,7 +22,7 @@ pub use options::Options;
 use self::response_format::ResponseDecoder;
 use super::hosted::spoken_text::SpokenText;
 use super::hosted::voices::{ListedVoice, VoicePage, VoiceQuery, fetch_json, refused, text_of};
-use super::hosted::{Timeouts, max_seconds, may_be_vendor_voice, non_empty};
+use super::hosted::{Timeouts, may_be_vendor_voice, non_empty};
 use super::{Event, Request, Tts};
 use crate::hosted::failure::Failure;
 use crate::hosted::{Endpoint, base_url, is_openai_host, with_path};
@@ -283,9 +283,14 @@ impl Server {
         let characters = u32::try_from(characters).unwrap_or(u32::MAX);
         sink.send(Event::Usage { provider: "", characters });
         let content_type = response.header("content-type").unwrap_or_default();
+        if response.header("content-encoding").is_some_and(|encoding| encoding != "identity") {
+            let words = format!("{vendor} sent compressed sound, which nobody asked for");
+            return Err(Error::new(ErrorKind::Failed, words).into());
+        }
         let mut decoder = ResponseDecoder::new(content_type, &self.config.options.response_format)
             .map_err(&rejected)?;
-        let max_seconds = max_seconds(text.letter_count());
+        let speed = self.config.options.speed.unwrap_or(1.0).clamp(0.25, 1.0);
+        let max_seconds = text.max_seconds() / speed;
         // At the highest usual rate.
         let mut response = response.limit((96_000.0 * max_seconds) as usize);
         let mut samples = 0;

@@ -136,7 +136,7 @@ def check(measured: dict):
     assert measured["after the last picture"] < MAX_PICTURE_INTERVAL, found
 
 
-def expect_arrival(text: str, recording: Recording):
-    """Fails if a text of the user is not in the file."""
+def expect_arrival(text: str, recording: Recording, min_share=MIN_SHARE):
+    """Fails if a text of the user is not in the file. `min_share`: of the text's parts."""
     (reference,) = audio_match.synthesize([text], USER_VOICE)
-    audio_match.expect_arrival(audio_match.match(reference, recording.user), text, MIN_SHARE)
+    audio_match.expect_arrival(audio_match.match(reference, recording.user), text, min_share)

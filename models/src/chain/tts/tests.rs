@@ -224,8 +224,8 @@ fn the_failure_of_the_last_voice_is_reported() {
     let failed = || Ok(vec![failure(ErrorKind::Failed)]);
     let harness = Harness::new(&[voice(&[], vec![failed()]), voice(&[], vec![failed()])]);
     let events = harness.speak(1, "One.");
-    // The second one fails for the same reason.
-    assert_eq!((events.len(), &*events[0]), (2, WARNING));
-    assert!(events[1].starts_with("Failed("), "{events:?}");
+    // The second one fails for the same reason, and nobody serves instead.
+    assert_eq!((events.len(), &*events[0], &*events[1]), (3, WARNING, "The first one failed."));
+    assert!(events[2].starts_with("Failed("), "{events:?}");
     assert!(harness.chain.capacity_error().is_none());
 }

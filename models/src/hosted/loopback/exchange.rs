@@ -27,20 +27,20 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Reads a request.
-    pub(crate) async fn read(mut stream: TcpStream) -> Self {
+    /// Reads a request; `None` if the client gives up the connection before.
+    pub(crate) async fn read(mut stream: TcpStream) -> Option<Self> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
+            head.push(stream.read_u8().await.ok()?);
         }
         let head = String::from_utf8(head).unwrap();
         let lower = head.to_ascii_lowercase();
         let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
         let mut body = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
-        stream.read_exact(&mut body).await.unwrap();
+        stream.read_exact(&mut body).await.ok()?;
         let exchange = Self { stream, head, body };
         assert!(!exchange.target().contains(KEY), "{}", exchange.target());
-        exchange
+        Some(exchange)
     }
 
     /// Path and query.

@@ -84,7 +84,7 @@ async fn a_reply_that_is_cut_off_before_the_server_answers_is_dropped() {
             loop {
                 let stream = session.server.accept().await;
                 let request = super::Exchange::read(stream);
-                if let Some(exchange) = within(0, 1, request).await {
+                if let Some(Some(exchange)) = within(0, 1, request).await {
                     break exchange;
                 }
             }

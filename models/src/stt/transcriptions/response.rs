@@ -49,7 +49,9 @@ pub(super) struct Transcription {
 impl Transcription {
     /// Reads a response of status 200; `None` if it contains no transcript.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let Body { text, segments, usage } = parse(text)?;
+        // A list would be read as the fields in their order.
+        let text = text.trim_start_matches('\u{feff}').trim_start();
+        let Body { text, segments, usage } = parse(text).filter(|_| text.starts_with('{'))?;
         let segments = segments.unwrap_or_default();
         let text = if segments.iter().any(Segment::is_silent) {
             let spoken = segments.iter().filter(|segment| !segment.is_silent());

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Timeouts;
 use super::spoken_text::SpokenText;
-use super::{Timeouts, max_seconds};
 use crate::Sink;
 use crate::tts::{Event, Request, Word};
 
@@ -190,7 +190,7 @@ impl Context {
             self.samples += pcm.len() as u64;
             self.last_sound = Some(now);
             let first = &self.segments[0];
-            if seconds(self.samples - self.start) > max_seconds(first.text.letter_count()) {
+            if seconds(self.samples - self.start) > first.text.max_seconds() {
                 return Err(Fault::Endless);
             }
             first.send(Event::Audio { pcm, sample_rate: SAMPLE_RATE });

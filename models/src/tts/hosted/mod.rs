@@ -66,12 +66,6 @@ impl AsRef<str> for JsonText<'_> {
     }
 }
 
-/// The longest sound of a text that is not endless, in seconds. `letters`: of the text. Slow speech
-/// has 0.1 s per letter; a number has many words in few letters.
-pub(super) fn max_seconds(letters: usize) -> f64 {
-    8.0 + 0.25 * letters as f64
-}
-
 /// Whether `name` may be a voice of a vendor. The names of the built-in voices are those of avatars.
 pub(super) fn may_be_vendor_voice(name: &str) -> bool {
     !voice::is_hibari_voice(name) && !voice::is_flite_voice(name)

@@ -95,6 +95,17 @@ impl SpokenText {
         self.letters.len()
     }
 
+    /// The longest sound of the text that is not endless, in seconds. Slow speech has .17 s per
+    /// letter. A digit may have several words, and a sign of other scripts a whole one.
+    pub(in crate::tts) fn max_seconds(&self) -> f64 {
+        let longest = |letter: &char| match letter {
+            '0'..='9' => 1.0,
+            letter if letter.is_ascii() => 0.2,
+            _ => 0.5,
+        };
+        4.0 + self.letters.iter().map(longest).sum::<f64>()
+    }
+
     /// Whether the times of all letters are known.
     pub(in crate::tts) fn is_complete(&self) -> bool {
         self.at >= self.letters.len()

@@ -1,5 +1,6 @@
 //! The voices of a vendor, for people who choose one.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -58,6 +59,9 @@ impl VoiceQuery {
     pub fn select(&self, all: Vec<ListedVoice>) -> VoicePage {
         let mut matching: Vec<ListedVoice> =
             all.into_iter().filter(|voice| self.matches(voice)).collect();
+        // A page that a vendor repeats has the same voices.
+        let mut ids = HashSet::new();
+        matching.retain(|voice| ids.insert(voice.id.clone()));
         let total = matching.len();
         matching.truncate(self.offset.saturating_add(self.limit));
         VoicePage { voices: matching.drain(self.offset.min(matching.len())..).collect(), total }
@@ -101,7 +105,12 @@ pub(in crate::tts) async fn fetch_json(
     if !response.is_success() {
         return Err(refused(endpoint, response).await);
     }
-    let body = response.body().await.map_err(|error| transport(&error))?;
+    let body = response.body().await.map_err(|error| match error {
+        egress::Error::Timeout => {
+            Failure::timeout(endpoint, "does not send all of its voices in time").error
+        }
+        error => transport(&error),
+    })?;
     serde_json::from_slice(&body.bytes).map_err(|_| {
         let message = format!("{} sent a list of voices that cannot be read", endpoint.vendor);
         Error::new(ErrorKind::Failed, message)
@@ -161,5 +170,8 @@ mod tests {
         assert_eq!(ids("b2", "", 0, 10), ("b2".into(), 1));
         assert_eq!(ids("", "", 1, 2), ("b2 c3".into(), 4));
         assert_eq!(ids("", "", 9, usize::MAX), (String::new(), 4));
+        let repeated = VoiceQuery { limit: 10, ..VoiceQuery::default() };
+        let page = repeated.select([all(), all()].concat());
+        assert_eq!((page.voices.len(), page.total), (4, 4));
     }
 }

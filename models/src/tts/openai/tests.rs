@@ -211,7 +211,7 @@ async fn an_endless_stream_ends() {
         endless.failed,
         "Failed OpenAI-compatible TTS sends more sound than the text can take"
     );
-    assert!(endless.samples.len() <= 9 * 24_000);
+    assert!(endless.samples.len() <= 5 * 24_000);
 }
 
 #[tokio::test]

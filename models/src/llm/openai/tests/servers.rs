@@ -125,6 +125,74 @@ async fn a_wrong_tool_call_is_followed_by_one_request_without_tools() {
     assert_eq!(asked(twice).await, (String::new(), refused, vec![true, false]));
 }
 
+/// What servers say of a model, or of themselves, that has no tools.
+const WITHOUT_TOOLS: [(u16, &str); 9] = [
+    (400, r#"{"error":{"message":"library/gemma3:4b does not support tools","type":"api_error"}}"#),
+    (
+        400,
+        r#"{"object":"error","message":"\"auto\" tool choice requires --enable-auto-tool-choice and
+        --tool-call-parser to be set","type":"BadRequestError","code":400}"#,
+    ),
+    (500, r#"{"error":{"code":500,"message":"tools param requires --jinja flag"}}"#),
+    (400, r#"{"error":{"message":"`tool calling` is not supported with this model"}}"#),
+    (404, r#"{"error":{"message":"No endpoints found that support tool use.","code":404}}"#),
+    (400, r#"{"error":{"message":"This model does not support function calling"}}"#),
+    (400, r#"{"error":"Model does not support tools"}"#),
+    (400, r#"{"error":{"message":"Unknown parameter: 'tools'."}}"#),
+    (422, r#"{"detail":[{"msg":"Extra inputs are not permitted","loc":["body","tools"]}]}"#),
+];
+
+#[tokio::test]
+async fn a_model_without_tools_answers_without_them_and_one_warning_says_so() {
+    for (status, words) in WITHOUT_TOOLS {
+        let (server, url) = serve(vec![error_response(status, words)]).await;
+        let llm = client_of("custom", url, Options::default());
+        let request = || Request { tools: vec![mock_server::tool("end_call")], ..question() };
+        let reply = mock_server::ask_for(&llm, request()).await;
+        assert_eq!((&*reply.text, &reply.failed), ("Hello.", &None), "{words}");
+        let warning =
+            "The LLM server has no tools for the model \"tiny\"; the agent answers without them.";
+        assert_eq!(reply.warnings, [warning]);
+        let reply = mock_server::ask_for(&llm, request()).await;
+        assert_eq!((&*reply.text, reply.warnings.len()), ("Hello.", 0), "it is remembered");
+        let seen = server.requests.lock().unwrap();
+        let tools: Vec<bool> = seen.iter().map(|seen| seen.2.get("tools").is_some()).collect();
+        assert_eq!(tools, [true, false, false], "{words}");
+    }
+}
+
+#[tokio::test]
+async fn the_rules_of_a_guardrail_are_never_dropped() {
+    let (status, words) = WITHOUT_TOOLS[0];
+    let refusals = || vec![error_response(status, words), error_response(status, words)];
+    let (server, url) = serve(refusals()).await;
+    let llm = client_of("custom", url, Options::default());
+    let rule = crate::llm::Tool { rule: Some("Never.".into()), ..mock_server::tool("law") };
+    let request = || Request { tools: vec![rule.clone()], ..question() };
+    for _ in 0..2 {
+        let reply = mock_server::ask_for(&llm, request()).await;
+        assert_eq!(reply.failed.unwrap().0, ErrorKind::Rejected);
+    }
+    let plain = Request { tools: vec![mock_server::tool("look")], ..question() };
+    assert_eq!(mock_server::ask_for(&llm, plain).await.text, "Hello.");
+    assert_eq!(server.count.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn other_refusals_that_name_tools_are_failures() {
+    for words in [
+        "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+        "the model produced invalid content for tool 'look'",
+    ] {
+        let body = json!({"error": {"message": words}}).to_string();
+        let (_, url) = serve(vec![error_response(400, &body)]).await;
+        let request = Request { tools: vec![mock_server::tool("look")], ..question() };
+        let llm = client_of("custom", url, Options::default());
+        let reply = mock_server::ask_for(&llm, request).await;
+        assert_eq!(reply.failed.unwrap().0, ErrorKind::Rejected, "{words}");
+    }
+}
+
 #[tokio::test]
 async fn parameters_that_a_model_refuses_are_dropped_one_by_one() {
     let refusal = |name: &str| {
