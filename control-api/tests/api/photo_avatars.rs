@@ -22,8 +22,7 @@ fn photo(word: &str) -> String {
 }
 
 fn avatar_body(word: &str, more: Value) -> Value {
-    let mut body =
-        json!({"avatar_name": "Zoe", "gender": "female", "input_image": photo(word)});
+    let mut body = json!({"avatar_name": "Zoe", "gender": "female", "input_image": photo(word)});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
