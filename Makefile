@@ -79,7 +79,7 @@ soak-faces: build
 mutants:
 	scripts/mutants.py
 
-# Fuzzes every parser that reads from the network, and the conversation state machine, with
+# Fuzzes every parser of what strangers send, and the conversation state machine, with
 # libFuzzer: `make fuzz MINUTES=10 TARGET=sdp`. Without TARGET all targets run in turn. Needs the
 # nightly toolchain and cargo-fuzz. ARGS=--stable needs neither, but has no coverage feedback
 # (tests/fuzz/README.md).

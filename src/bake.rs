@@ -5,7 +5,7 @@
 //! or continues from the parts.
 
 use std::fs;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -13,8 +13,11 @@ use std::time::Instant;
 use anyhow::Context as _;
 use bytes::Bytes;
 use models::face::PoseSet;
+use models::face::avatar_source::AvatarSource;
 use models::face::avatar_spec::{self, AvatarSpec};
 use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PosePlan};
+use models::face::photo_avatar::PhotoAvatar;
+use models::face::photo_source::PhotoRequest;
 
 use crate::{CommandError, child_process};
 
@@ -35,6 +38,33 @@ pub(crate) struct BakeOptions<'a> {
     pub(crate) json: bool,
 }
 
+/// Name of the avatar whose photo is read from standard input.
+const FROM_STDIN: &str = "-";
+
+/// What is baked.
+enum Avatar {
+    Character(Box<AvatarSpec>),
+    /// With the size of its pose set.
+    Photo(Box<PhotoAvatar>, (usize, usize)),
+}
+
+impl Avatar {
+    fn source(&self) -> AvatarSource<'_> {
+        match self {
+            Self::Character(avatar) => (&**avatar).into(),
+            Self::Photo(avatar, _) => (&**avatar).into(),
+        }
+    }
+
+    /// `avatar_key_id` and display name.
+    fn names(&self) -> (&str, &str) {
+        match self {
+            Self::Character(avatar) => (&avatar.id, &avatar.name),
+            Self::Photo(avatar, _) => (&avatar.id, &avatar.name),
+        }
+    }
+}
+
 /// Bakes one avatar, or all built-in ones. In the `background`, the process has the lowest priority
 /// and exits when standard input closes.
 pub(crate) fn run(
@@ -45,13 +75,20 @@ pub(crate) fn run(
     let &BakeOptions { size, out, .. } = options;
     if background {
         child_process::lower_priority(child_process::BAKE_NICENESS)?;
+    }
+    let photo = (avatar == Some(FROM_STDIN)).then(read_photo).transpose()?;
+    if background {
         child_process::exit_when_stdin_closes()?;
     }
     let pixels =
         parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
-    let avatars: Vec<AvatarSpec> = match avatar {
-        Some(who) => vec![find_avatar(who)?],
-        None => avatar_spec::ids().filter_map(avatar_spec::find).collect(),
+    let avatars: Vec<Avatar> = match (photo, avatar) {
+        (Some(photo), _) => vec![photo],
+        (None, Some(who)) => vec![Avatar::Character(Box::new(find_avatar(who)?))],
+        (None, None) => {
+            let stock = avatar_spec::ids().filter_map(avatar_spec::find);
+            stock.map(|avatar| Avatar::Character(Box::new(avatar))).collect()
+        }
     };
     if avatars.len() > 1 && options.partial_out.is_some() {
         return Err(CommandError::Usage("--first: requires a single avatar".into()));
@@ -65,7 +102,7 @@ pub(crate) fn run(
     for avatar in &avatars {
         let file = match out {
             Some(file) if !folder => file.to_owned(),
-            _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", avatar.id)),
+            _ => out.unwrap_or(Path::new("")).join(format!("{}.{size}.poses", avatar.names().0)),
         };
         if file.extension().is_some_and(|e| e == "webp") {
             let why = "the name of a pose set cannot end in .webp, which its display picture uses"
@@ -73,6 +110,7 @@ pub(crate) fn run(
             return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
         check_writable(&file)?;
+        let pixels = if let Avatar::Photo(_, size) = avatar { *size } else { pixels };
         bake_one(avatar, pixels, &file, options)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -145,8 +183,20 @@ fn check_writable(file: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// Reads the photo from the first line of standard input.
+fn read_photo() -> Result<Avatar, CommandError> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    let unreadable = |why: String| CommandError::Usage(format!("standard input: {why}"));
+    let request: PhotoRequest =
+        serde_json::from_str(&line).map_err(|error| unreadable(error.to_string()))?;
+    let size = request.source.size();
+    let photo = request.into_avatar().map_err(|error| unreadable(error.to_string()))?;
+    Ok(Avatar::Photo(Box::new(photo), size))
+}
+
 fn bake_one(
-    avatar: &AvatarSpec,
+    avatar: &Avatar,
     size: (usize, usize),
     file: &Path,
     options: &BakeOptions<'_>,
@@ -154,7 +204,7 @@ fn bake_one(
     let start = Instant::now();
     let plan = PosePlan::for_size(size);
     let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
-    let cache = cache.map(|store| store.join(bake::fingerprint(avatar, size, &plan)));
+    let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
     let report = |sentence: String| {
         if !options.json {
             println!("{sentence}");
@@ -172,11 +222,11 @@ fn bake_one(
         return Ok(());
     }
     let parts = PatchCache::new(cache.as_deref())?;
-    let mut bar = ProgressBar::new(&avatar.name, options.json);
+    let mut bar = ProgressBar::new(avatar.names().1, options.json);
     let shares =
         if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
     let mut written = Ok(());
-    let baked = bake::bake_progressively(avatar, size, &plan, &shares, &parts, |update| {
+    let baked = bake::bake_progressively(avatar.source(), size, &plan, &shares, &parts, |update| {
         match (update, options.partial_out) {
             (BakeEvent::Progress(done), _) => bar.update(done),
             (BakeEvent::PartialSet(share), Some(first)) if written.is_ok() => {

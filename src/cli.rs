@@ -51,8 +51,9 @@ pub(crate) enum Command {
     /// Render an avatar in every pose and encode the frames as a pose set; without a name, all
     /// built-in avatars
     Bake {
-        /// Name of a built-in avatar, or a character file like those in assets/people
-        #[arg(value_name = "NAME|FILE.toml")]
+        /// Name of a built-in avatar, or a character file like those in assets/people; `-` for a
+        /// photo that is read from standard input
+        #[arg(value_name = "NAME|FILE.toml|-")]
         person: Option<String>,
         /// Video size: 512 (square), 360p, 720p, or WIDTHxHEIGHT
         #[arg(long, default_value = "512")]
@@ -76,6 +77,14 @@ pub(crate) enum Command {
         /// server)
         #[arg(long, hide = true)]
         background: bool,
+    },
+    /// Check the photo of the request read from standard input, and draw its previews, with resource
+    /// limits (child process of the server)
+    #[command(hide = true)]
+    Photo {
+        /// Models folder, with the networks that find a face
+        #[arg(long, value_name = "DIR")]
+        models: PathBuf,
     },
     /// Render the preview requests read from standard input, at low priority (child process of the
     /// server)

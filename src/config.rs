@@ -206,6 +206,8 @@ impl Default for Models {
 pub(crate) struct Avatars {
     /// Folder of pose sets written by `visavis bake`.
     pub(crate) dir: Option<PathBuf>,
+    /// Whether an avatar from a photo needs the consent of the person.
+    pub(crate) require_consent: bool,
 }
 
 /// `[knowledge]`

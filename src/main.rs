@@ -14,6 +14,7 @@ mod local_models;
 mod local_stt;
 mod log;
 mod otlp;
+mod photo;
 mod replay;
 mod serve;
 
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
                 bake::BakeOptions { size: &size, out, cache_dir: keep, partial_out: first, json };
             bake::run(person.as_deref(), &bake_options, background)
         }
+        Command::Photo { models } => photo::run(&models),
         Command::Draw => draw::run(),
         Command::DeliverRecording { capture, out, channels } => {
             deliver::run(&capture, &out, channels)

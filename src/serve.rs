@@ -294,6 +294,11 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             ..control_api::Recordings::default()
         },
         extract_command: None,
+        photo_command: std::env::current_exe().ok().map(|program| {
+            let models = config.models.dir.clone();
+            vec![program.into(), "photo".into(), "--models".into(), models.into()]
+        }),
+        require_consent: config.avatars.require_consent,
         bake_command: None,
         visemes: Viseme::ALL.map(named_viseme).to_vec(),
         embeddings: config.knowledge.embeddings_config(),

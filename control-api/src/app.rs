@@ -24,6 +24,7 @@ use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::media_link::MediaLinkSigner;
+use crate::state::photo_checks::PhotoChecks;
 use crate::state::rate_limit::{RateLimit, WindowLimit};
 use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
@@ -219,6 +220,10 @@ impl App {
             .extract_command
             .clone()
             .unwrap_or_else(|| vec![this.clone().into(), "extract".into()]);
+        let photo_checker = config
+            .photo_command
+            .clone()
+            .unwrap_or_else(|| vec![this.clone().into(), "photo".into()]);
         let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.clone().into()]);
         let deliverer = config.recordings.command.clone().unwrap_or_else(|| vec![this.into()]);
         let limits = RateLimits {
@@ -269,7 +274,7 @@ impl App {
             connecting_calls: ConnectingCalls::default(),
             unconfirmed_ends: UnconfirmedEnds::default(),
             connections,
-            photo_job_queued: Arc::default(),
+            photo_checks: PhotoChecks::new(photo_checker),
             bake_queued: Arc::default(),
             live_pose_sets: Arc::default(),
             preview_renderer: Arc::default(),

@@ -14,7 +14,6 @@ use crate::events::Writer;
 use crate::http::key_usage_writer::KeyUsageTask;
 use crate::resources::characters::PreviewTask;
 use crate::resources::custom_avatars::bake::BakeTask;
-use crate::resources::custom_avatars::photo_jobs::PhotoJobTask;
 use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
 use crate::resources::recordings::delivery::DeliveryTask;
@@ -62,7 +61,6 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
         spawn_supervised(tasks, stopped, "guardrail_callbacks", callbacks),
         spawn_supervised(tasks, stopped, "lease", lease_task(state)),
         spawn_supervised(tasks, stopped, "conversations", recovery_task(state)),
-        spawn_supervised(tasks, stopped, "pictures", photo_job_task(state)),
         spawn_supervised(tasks, stopped, "drawings", bakes),
         spawn_supervised(tasks, stopped, "previews", previews),
         spawn_supervised(tasks, stopped, "documents", ingestion),
@@ -143,16 +141,13 @@ fn recovery_task(state: &AppState) -> RecoveryTask {
     }
 }
 
-fn photo_job_task(state: &AppState) -> PhotoJobTask {
-    PhotoJobTask { store: state.store.clone(), queued: Arc::clone(&state.photo_job_queued) }
-}
-
 fn bake_task(state: &AppState, command: Vec<OsString>) -> BakeTask {
     BakeTask {
         store: state.store.clone(),
         server_id: Arc::clone(&state.server_id),
         data: state.config.data.clone(),
         command,
+        vault: Arc::clone(&state.vault),
         queued: Arc::clone(&state.bake_queued),
         live_pose_sets: Arc::clone(&state.live_pose_sets),
         engine: Arc::clone(&state.engine),

@@ -62,6 +62,11 @@ pub struct Config {
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
     pub extract_command: Option<Vec<OsString>>,
+    /// Program and arguments that check a photo like `visavis photo`. `None` = this program with the
+    /// argument `photo`.
+    pub photo_command: Option<Vec<OsString>>,
+    /// `avatars.require_consent`: whether an avatar from a photo needs the person's consent.
+    pub require_consent: bool,
     /// Program and arguments that draw avatars like `visavis`. `bake …` or `draw` is appended.
     /// `None` = this program.
     pub bake_command: Option<Vec<OsString>>,
@@ -100,6 +105,8 @@ impl Default for Config {
             storage: StorageConfig::default(),
             recordings: Recordings::default(),
             extract_command: None,
+            photo_command: None,
+            require_consent: false,
             bake_command: None,
             visemes: Vec::new(),
             embeddings: None,

@@ -85,6 +85,13 @@ pub(crate) enum ApiError {
     Invalid(Vec<FieldError>),
     /// 400 with a text of its own.
     BadRequest(String),
+    /// 400: a photo from which no avatar can be made.
+    UnusablePhoto {
+        /// One sentence that says what the person can do.
+        error: String,
+        /// Two or three words, for programs.
+        reason: String,
+    },
     /// 404
     NotFound(Resource),
     /// 502 in plain text: the meeting service rejects the agent.
@@ -120,6 +127,8 @@ pub(crate) enum ApiError {
     },
     /// 503: no worker has capacity; the response contains the reason.
     NoCapacity(String),
+    /// 503: something is not installed; one sentence says what to do.
+    Unavailable(String),
     /// 503: the store is known to reject writes; the cause is only logged.
     StoreUnwritable(String),
     /// 503: this request found that the store rejects writes; the cause is only logged.
@@ -237,6 +246,9 @@ impl IntoResponse for ApiError {
                 json!(InvalidBody { error: "Invalid request body", details }),
             ),
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
+            Self::UnusablePhoto { error, reason } => {
+                (StatusCode::BAD_REQUEST, with_reason(error, reason))
+            }
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.
             Self::MeetingRefused => (StatusCode::BAD_GATEWAY, Value::Null),
@@ -271,6 +283,9 @@ impl IntoResponse for ApiError {
             ),
             Self::NoCapacity(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, with_reason("No capacity", reason))
+            }
+            Self::Unavailable(reason) => {
+                (StatusCode::SERVICE_UNAVAILABLE, with_reason("Service unavailable", reason))
             }
             Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
                 tracing::warn!(%cause, "write request rejected");

@@ -10,7 +10,7 @@ use crate::{manifest, paths, stt, turn, vad};
 pub struct ModelStatus {
     /// Name: `Silero VAD`, `PocketSphinx`, `flite slt` …
     pub name: String,
-    /// Purpose: `vad`, `stt`, `tts`, `turn`, `lib`.
+    /// Purpose: `vad`, `stt`, `tts`, `turn`, `face`, `lib`.
     pub kind: &'static str,
     /// Whether the model is usable.
     pub ready: bool,
@@ -54,6 +54,9 @@ pub fn check(dir: &Path) -> Vec<ModelStatus> {
     let encoder = manifest::model("minilm").check_files(dir);
     let state = encoder.map(|()| "for the built-in answerer".to_owned());
     all.push(installed_status("minilm", "llm", true, state));
+    let landmarks = manifest::model("mediapipe").check_files(dir);
+    let state = landmarks.map(|()| "for avatars from a photo".to_owned());
+    all.push(installed_status("mediapipe", "face", true, state));
     let runtime = manifest::model("onnxruntime");
     let state = runtime.check_files(dir).map(|()| format!("for {}", runtime.needed_by.join(", ")));
     all.push(installed_status("onnxruntime", "lib", true, state));
@@ -109,6 +112,7 @@ mod tests {
             "PocketSphinx",
             "Hibari",
             "MiniLM",
+            "MediaPipe",
             "ONNX Runtime",
             "smart-turn",
         ] {

@@ -61,6 +61,12 @@ pub fn sentence_encoder(dir: &Path) -> PathBuf {
     dir.join("minilm")
 }
 
+/// Directory of the networks that find a face and its landmarks, which are optional.
+#[must_use]
+pub fn mediapipe(dir: &Path) -> PathBuf {
+    dir.join("mediapipe")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

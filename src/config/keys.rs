@@ -47,7 +47,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
     ),
     ("stt", &[("workers", ValueKind::Number), ("pool", ValueKind::Number)]),
     ("models", &[("dir", ValueKind::Text)]),
-    ("avatars", &[("dir", ValueKind::Text)]),
+    ("avatars", &[("dir", ValueKind::Text), ("require_consent", ValueKind::Bool)]),
     (
         "knowledge",
         &[

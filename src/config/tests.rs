@@ -192,6 +192,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ),
         ("recording.min_free", "0", |c| c.recording.min_free.to_string(), "0"),
         ("recording.link_seconds", "60", |c| c.recording.link_seconds.to_string(), "60"),
+        ("avatars.require_consent", "true", |c| c.avatars.require_consent.to_string(), "true"),
         ("storage.url", "s3://b/f", |c| c.storage.url.clone().unwrap(), "s3://b/f"),
         ("limits.per_key", "1", |c| c.limits.per_key.to_string(), "1"),
         ("limits.offers", "2", |c| c.limits.offers.to_string(), "2"),

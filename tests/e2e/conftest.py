@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from kit import CHROMIUM, stores
 from kit import call as calls
+from kit.avatar_call import open_luma
 from kit.console import Console
 from kit.receivers import MockTool, ScriptedLlm, WebhookReceiver
 from kit.report import Report, merge_reports
@@ -211,6 +212,12 @@ def console(browser, server):
         errors = one.unexpected_errors()
         one.close()
         assert errors == []
+
+
+@pytest.fixture
+def luma(browser):
+    with open_luma(browser) as take:
+        yield take
 
 
 @pytest.fixture(scope="session")

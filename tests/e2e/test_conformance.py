@@ -29,6 +29,7 @@ from conformance import (
     resources,
     safety,
 )
+from conformance.resources import FACE_PHOTO
 from kit import sdp, stores
 from kit.polling import attempts, wait_until
 from kit.receivers import WebhookReceiver
@@ -480,11 +481,7 @@ def credentials(store_run):
     ids["doc"] = call("GET", f"/v1/ext/kb/{ids['kb']}").json()["documents"][0]["id"]
     ids["custom-avatar"] = create(
         "/v2/custom-avatar",
-        {
-            "avatar_name": "Z",
-            "gender": "male",
-            "input_image": "data:image/png;base64,iVBORw0KGgoAAAAN",
-        },
+        {"avatar_name": "Z", "gender": "male", "input_image": FACE_PHOTO},
     )["id"]
     conversation, another = (
         create("/v1/ext/conversation", {"agent_id": ids["agent"]}) for _ in range(2)

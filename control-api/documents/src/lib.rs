@@ -12,10 +12,17 @@ use std::io::{Read as _, Write as _};
 pub use extract::extract;
 pub use sandbox::Sandbox;
 
-/// CPU time limit, in seconds. The system ends the child beyond it.
-const MAX_CPU_SECONDS: u64 = 30;
-/// Address space limit, in bytes.
-const MAX_MEMORY_BYTES: u64 = 1 << 30;
+/// Limits of a confined process. The system ends it beyond them.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// CPU time in seconds.
+    pub cpu_seconds: u64,
+    /// Address space in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Limits of the process that reads a document.
+pub const DOCUMENT_LIMITS: Limits = Limits { cpu_seconds: 30, memory_bytes: 1 << 30 };
 /// Precedes the text: libraries may have printed something before it.
 const TEXT_MARKER: &[u8] = b"\0visavis-text\0";
 /// Precedes the reason of a failure.
@@ -27,9 +34,10 @@ const ERROR_MARKER: &[u8] = b"\0visavis-why\0";
 ///
 /// # Errors
 /// The limits cannot be set.
-pub fn confine() -> std::io::Result<Sandbox> {
-    rlimit::setrlimit(rlimit::Resource::AS, MAX_MEMORY_BYTES, MAX_MEMORY_BYTES)?;
-    rlimit::setrlimit(rlimit::Resource::CPU, MAX_CPU_SECONDS, MAX_CPU_SECONDS)?;
+pub fn confine(limits: Limits) -> std::io::Result<Sandbox> {
+    let Limits { cpu_seconds, memory_bytes } = limits;
+    rlimit::setrlimit(rlimit::Resource::AS, memory_bytes, memory_bytes)?;
+    rlimit::setrlimit(rlimit::Resource::CPU, cpu_seconds, cpu_seconds)?;
     // The process opens nothing, writes no file and starts no process.
     rlimit::setrlimit(rlimit::Resource::FSIZE, 0, 0)?;
     rlimit::setrlimit(rlimit::Resource::CORE, 0, 0)?;
@@ -44,7 +52,7 @@ pub fn confine() -> std::io::Result<Sandbox> {
 /// # Errors
 /// The limits cannot be set, or a pipe fails. An error in the document is part of the output.
 pub fn extract_as_child(kind: &str) -> std::io::Result<()> {
-    confine()?;
+    confine(DOCUMENT_LIMITS)?;
     let mut bytes = Vec::new();
     std::io::stdin().lock().read_to_end(&mut bytes)?;
     let (mark, text) = match extract(kind, &bytes) {

@@ -27,7 +27,9 @@ use crate::resources::conversations::{
     AuthRequest, ConversationRequest, CreatedConversation, FeedbackRequest, JoinResponse,
 };
 use crate::resources::credentials::{CredentialItem, CredentialRequest};
-use crate::resources::custom_avatars::{CustomAvatar, DrawnAvatarBody, PhotoAvatarBody};
+use crate::resources::custom_avatars::{
+    CustomAvatar, DrawnAvatarBody, PhotoAvatarBody, PhotoPreviewBody, PhotoPreviewResponse,
+};
 use crate::resources::dead_letters::Delivery;
 use crate::resources::knowledge::{
     Added, KnowledgeBase, KnowledgeBaseWithDocuments, UpdateRequest,
@@ -79,7 +81,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, CredentialRequest,
             DrawnAvatarBody,
             FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
-            OfferRequest, PhotoAvatarBody, PreviewRequest, RespondRequest, SampleRequest,
+            OfferRequest, PhotoAvatarBody, PhotoPreviewBody, PreviewRequest, RespondRequest, SampleRequest,
             ShortAgentRequest,
             SpeakRequest, TestRequest, UpdateRequest, VisitorRequest,
         );
@@ -89,7 +91,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
-            NoCapacityBody<'_>, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
+            NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
             VoiceItem<'_>,
         );
     }

@@ -109,6 +109,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .workspace_limited(),
     op(
         AVATARS,
+        "post",
+        "/v2/custom-avatar/photo",
+        "Find the face in a picture and show poses of an avatar from it; nothing is stored",
+        &[
+            (200, "PhotoPreview", "What was found, and the pictures"),
+            (503, "NoCapacity", "Too many pictures are checked, or the networks are not installed"),
+        ],
+    )
+    .json_body("PhotoPreviewBody"),
+    op(
+        AVATARS,
         "get",
         "/v2/custom-avatars",
         "List custom avatars, newest first",

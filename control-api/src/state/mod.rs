@@ -12,6 +12,7 @@ pub(crate) mod knowledge_search;
 pub(crate) mod live_calls;
 pub(crate) mod live_pose_sets;
 pub(crate) mod media_link;
+pub(crate) mod photo_checks;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
 pub(crate) mod recording_queue;
@@ -36,6 +37,7 @@ use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::live_pose_sets::LivePoseSets;
 use self::media_link::MediaLinkSigner;
+use self::photo_checks::PhotoChecks;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::{RateLimit, WindowLimit};
 use self::recording_queue::RecordingQueue;
@@ -95,8 +97,8 @@ pub(crate) struct AppState {
     pub(crate) unconfirmed_ends: UnconfirmedEnds,
     /// Connections whose offer was answered.
     pub(crate) connections: Arc<Connections>,
-    /// Notified when a photo-avatar job is queued.
-    pub(crate) photo_job_queued: Arc<Notify>,
+    /// Checks uploaded photos.
+    pub(crate) photo_checks: PhotoChecks,
     /// Notified when a drawing job is queued.
     pub(crate) bake_queued: Arc<Notify>,
     /// Pose sets of custom avatars that running calls show.

@@ -3,7 +3,6 @@
 //! ```text
 //! (insert) ---> QUEUED
 //! QUEUED ------ claim_job ---------------------------------------> PROCESSING
-//! QUEUED ------ photo job, fail_queued_photo_jobs ---------------> FAILED
 //! PROCESSING -- server restarted or no longer alive, claim_job --> PROCESSING
 //! PROCESSING -- finish_job: baked -------------------------------> COMPLETED
 //! PROCESSING -- finish_job: error -------------------------------> FAILED
@@ -50,6 +49,10 @@ pub(crate) struct Row {
     /// [`Output`] as JSON, once there are poses.
     pub(crate) output: Option<String>,
     pub(crate) error: Option<String>,
+    /// When the person of a photo gave consent.
+    pub(crate) consent_at: Option<Micros>,
+    /// Whether the photo's crop is stored.
+    pub(crate) has_source: i64,
     pub(crate) created_at: Micros,
     pub(crate) updated_at: Micros,
 }
@@ -65,12 +68,14 @@ from_row!(Row {
     progress,
     output,
     error,
+    consent_at,
+    has_source,
     created_at,
     updated_at
 });
 
 const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, progress, output, \
-    error, created_at, updated_at";
+    error, consent_at, CAST(source IS NOT NULL AS BIGINT) AS has_source, created_at, updated_at";
 
 /// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
@@ -80,10 +85,14 @@ pub(crate) struct Draft<'a> {
     pub(crate) name: &'a str,
     pub(crate) gender: &'a str,
     pub(crate) is_private: bool,
-    /// The photo for a photo avatar, as JSON.
+    /// The crop of a photo, as JSON, encrypted.
     pub(crate) source: Option<&'a str>,
     /// Or the character from which it is drawn, as JSON.
     pub(crate) character: Option<&'a str>,
+    /// Whether the crop stays when the avatar is finished.
+    pub(crate) keep_source: bool,
+    /// When the person of the photo gave consent, and the hash of the API key that said so.
+    pub(crate) consent: Option<(Micros, &'a str)>,
     pub(crate) at: Micros,
 }
 
@@ -91,8 +100,8 @@ pub(crate) struct Draft<'a> {
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Row> {
     sqlx::query(
         "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, \
-         source, person, status, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'QUEUED', $10, $10)",
+         source, person, keep_source, consent_at, consent_key, status, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'QUEUED', $13, $13)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
@@ -103,6 +112,9 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     .bind(i64::from(draft.is_private))
     .bind(draft.source)
     .bind(draft.character)
+    .bind(i64::from(draft.keep_source))
+    .bind(draft.consent.map(|(at, _)| at))
+    .bind(draft.consent.map(|(_, key)| key))
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
@@ -114,23 +126,6 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
         .map_err(Error::from)
 }
 
-/// Fails all queued photo jobs with `error` and deletes their photos, which are no longer needed.
-pub(crate) async fn fail_queued_photo_jobs(
-    tx: &mut Transaction,
-    error: &str,
-    at: Micros,
-) -> Result<()> {
-    sqlx::query(
-        "UPDATE custom_avatar SET status = 'FAILED', error = $1, source = NULL, updated_at = $2 \
-         WHERE status = 'QUEUED' AND person IS NULL",
-    )
-    .bind(error)
-    .bind(at)
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
 /// A drawing job.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -138,17 +133,20 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) workspace: String,
     pub(crate) gender: String,
-    pub(crate) character: String,
+    /// What it is drawn from, as JSON: a character.
+    pub(crate) character: Option<String>,
+    /// Or the crop of a photo, encrypted.
+    pub(crate) source: Option<String>,
 }
 
-from_row!(Job { id, name, workspace, gender, character = "person" });
+from_row!(Job { id, name, workspace, gender, character = "person", source });
 
 /// SQL condition: a drawing job that server `$1` may claim at time `$2`, because no live server
 /// works on it.
 macro_rules! claimable_job {
     () => {
         concat!(
-            "person IS NOT NULL AND (status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 \
+            "(status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 \
              OR server NOT IN ",
             live_servers!("$2"),
             ")))"
@@ -159,7 +157,7 @@ macro_rules! claimable_job {
 /// Number of a workspace's drawing jobs that are queued or in progress.
 pub(crate) async fn count_unfinished_jobs(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     Ok(sqlx::query_scalar(
-        "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 AND person IS NOT NULL \
+        "SELECT COUNT(*) FROM custom_avatar WHERE workspace = $1 \
          AND status IN ('QUEUED', 'PROCESSING')",
     )
     .bind(workspace)
@@ -181,7 +179,7 @@ pub(crate) async fn claim_job(
         claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
         fairness::last_turn!("avatar", "waits.workspace"),
-        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person",
+        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person, source",
     ))
     .bind(server)
     .bind(now)
@@ -243,8 +241,9 @@ pub(crate) async fn save_partial_poses(
     Ok(done.rows_affected() > 0)
 }
 
-/// Finishes a drawing: with its description (JSON) and its poses (base64), or with the error. Does
-/// nothing if this server no longer owns the job.
+/// Finishes a drawing: with its description (JSON) and its poses (base64), or with the error. Deletes
+/// the crop of a photo, unless the avatar is finished and the crop is to be kept. Does nothing if
+/// this server no longer owns the job.
 pub(crate) async fn finish_job(
     tx: &mut Transaction,
     server: &str,
@@ -258,6 +257,7 @@ pub(crate) async fn finish_job(
     };
     sqlx::query(
         "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, \
+         source = CASE WHEN $1 = 'COMPLETED' AND keep_source = 1 THEN source ELSE NULL END, \
          updated_at = $5, share = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE 0 END, \
          progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 \
          AND server = $7 AND status = 'PROCESSING'",

@@ -16,7 +16,7 @@ fn main() -> std::io::Result<()> {
 /// Tries what a document could try that has taken control of the process. Prints one line for the
 /// result of each attempt.
 fn try_escape(file: &Path) -> std::io::Result<()> {
-    documents::confine()?;
+    documents::confine(documents::DOCUMENT_LIMITS)?;
     let beside = file.with_extension("new");
     let attempts = [
         ("read", std::fs::read(file).map(drop)),

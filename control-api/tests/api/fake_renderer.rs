@@ -1,12 +1,17 @@
-//! Stands in for `visavis bake` and `visavis draw` in these tests. It draws nothing; the seed of
-//! the character selects its behavior.
+//! Stands in for `visavis bake`, `visavis draw` and `visavis photo` in these tests. It draws nothing;
+//! the seed of the character selects its behavior, or a word in the photo.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // the output is the interface of this program
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use models::face::avatar_spec;
+use models::face::photo_upload::Request;
+use serde_json::json;
 
 /// Behavior of a bake, indexed by the character's seed. Any other seed yields a pose set.
 const BEHAVIOURS: [&str; 7] = ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn"];
@@ -21,6 +26,7 @@ fn main() {
     match arguments[0].as_str() {
         "draw" => draw(),
         "bake" => bake(&arguments[1..]),
+        "photo" => check_photo(),
         other => panic!("{other}"),
     }
 }
@@ -35,9 +41,18 @@ fn bake(arguments: &[String]) {
         arguments.iter().any(|word| word == "--json")
             && arguments.iter().any(|word| word == "--background")
     );
-    let file = Path::new(&arguments[0]);
-    let id = file.file_stem().unwrap().to_str().unwrap();
-    let person = avatar_spec::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
+    let seed = if arguments[0] == "-" {
+        // A photo: its landmarks came from `check_photo`.
+        let line = std::io::stdin().lock().lines().next().unwrap().unwrap();
+        let request: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(request["source"]["landmarks"], json!([[0.25, 0.5]]), "{request}");
+        0
+    } else {
+        let file = Path::new(&arguments[0]);
+        let id = file.file_stem().unwrap().to_str().unwrap();
+        let person = avatar_spec::parse(id, &std::fs::read_to_string(file).unwrap()).unwrap();
+        person.character.seed as usize
+    };
     let print_progress = |progress: f64| println!("{{\"progress\":{progress}}}");
     print_progress(0.1);
     let write_partial = |poses: &[u8], share: f64| {
@@ -60,7 +75,7 @@ fn bake(arguments: &[String]) {
         panic!("{word} was not sent");
     };
     let half_marker = keep_folder.join("half");
-    let behaviour = BEHAVIOURS.get(person.character.seed as usize).copied().unwrap_or_default();
+    let behaviour = BEHAVIOURS.get(seed).copied().unwrap_or_default();
     match behaviour {
         "crash" => std::process::abort(),
         "refuse" => {
@@ -93,6 +108,39 @@ fn bake(arguments: &[String]) {
     }
     std::fs::write(out.with_extension("webp"), PICTURE).unwrap();
     print_progress(1.0);
+}
+
+/// Answers by the word in the photo, after the 24 bytes of its header.
+fn check_photo() {
+    let request: Request = serde_json::from_reader(std::io::stdin().lock()).unwrap();
+    let photo = STANDARD.decode(&request.image).unwrap();
+    let word = String::from_utf8_lossy(photo.get(24..).unwrap_or_default()).into_owned();
+    if let Some(file) = word.strip_prefix("wait:") {
+        while !Path::new(file).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+    let response = match word.as_str() {
+        "crash" => std::process::abort(),
+        "nonsense" => return println!("no response"),
+        "nobody" => json!({"refused": {"error": "no face was found", "reason": "no face"}}),
+        "no networks" => json!({"no_networks": "face.tflite is missing: run `make setup`"}),
+        _ if request.landmarks.as_ref().is_some_and(|landmarks| landmarks["chin"] == 3) => {
+            json!({"invalid_landmarks": {"path": "chin", "reason": "must be [x, y]"}})
+        }
+        _ => {
+            let pictures: BTreeMap<_, _> =
+                request.show.iter().map(|pose| (*pose, STANDARD.encode(PICTURE))).collect();
+            let source = json!({
+                "size": request.size, "png": request.image, "landmarks": [[0.25, 0.5]],
+            });
+            json!({"accepted": {
+                "landmarks": [[0.25, 0.5]], "box": [0.1, 0.2, 0.3, 0.4], "warnings": ["soft"],
+                "pictures": pictures, "source": request.keep_source.then_some(source),
+            }})
+        }
+    };
+    println!("{response}");
 }
 
 fn draw() {

@@ -366,6 +366,8 @@ impl TestServer {
         config.extract_command =
             Some(vec![env!("CARGO_BIN_EXE_visavis-extract-under-test").into()]);
         config.bake_command = Some(vec![env!("CARGO_BIN_EXE_visavis-renderer-under-test").into()]);
+        let renderer = env!("CARGO_BIN_EXE_visavis-renderer-under-test");
+        config.photo_command = Some(vec![renderer.into(), "photo".into()]);
         config.recordings.command =
             Some(vec![env!("CARGO_BIN_EXE_visavis-deliver-under-test").into()]);
         config.recordings.retry_delay = Duration::from_millis(10);

@@ -24,6 +24,7 @@ mod mcp;
 mod object_storage;
 mod outage;
 mod panics;
+mod photo_avatars;
 mod prompt;
 mod providers;
 mod recordings;

@@ -7,12 +7,17 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
 use character::{CharacterRenderer, OutOfRange, Patch, Picture, Pose, Rect};
+use photo::{Photo, PhotoRenderer};
 use sha2::{Digest, Sha256};
 
+use super::avatar_renderer::{AvatarRenderer, FEATHER};
+use super::avatar_source::{AvatarSource, Identity};
 use super::avatar_spec::AvatarSpec;
+use super::character_avatar::{CharacterAvatar, locate_chest};
+use super::photo_avatar::PhotoAvatar;
 use super::picture::I420;
 use super::pose_set::{self, Look, PoseId, PoseSet, Stance};
-use super::rasterize::{FEATHER, Rasterizer, locate_chest};
+use super::rasterize::Rasterizer;
 use super::{frames, vp8, webp};
 
 pub use super::pose_plan::{PlanSubset, PosePlan};
@@ -23,6 +28,12 @@ pub enum Error {
     /// The character is out of range.
     #[error(transparent)]
     Character(#[from] OutOfRange),
+    /// The photo or its landmarks cannot be used.
+    #[error(transparent)]
+    Photo(#[from] photo::Error),
+    /// The photo has another size than the pose set.
+    #[error("the photo has {0}×{1} pixels, but the pose set has {2}×{3}")]
+    PhotoSize(usize, usize, usize, usize),
     /// Error of the encoder.
     #[error(transparent)]
     Vp8(#[from] vp8::Error),
@@ -65,10 +76,24 @@ const DISPLAY_QUANTIZER: u32 = 14;
 /// Never: the hashed values are plain data.
 #[must_use]
 #[expect(clippy::expect_used, reason = "plain data serializes")]
-pub fn fingerprint(avatar: &AvatarSpec, size: (usize, usize), plan: &PosePlan) -> String {
-    let versions = (character::VERSION, env!("FACE_VERSION"));
-    let all = serde_json::to_vec(&(versions, avatar, size, plan))
-        .expect("the fingerprint serializes to JSON");
+pub fn fingerprint<'a>(
+    avatar: impl Into<AvatarSource<'a>>,
+    size: (usize, usize),
+    plan: &PosePlan,
+) -> String {
+    let all = match avatar.into() {
+        AvatarSource::Character(avatar) => {
+            let versions = (character::VERSION, env!("FACE_VERSION"));
+            serde_json::to_vec(&(versions, avatar, size, plan))
+        }
+        AvatarSource::Photo(avatar) => {
+            let versions = (photo::VERSION, env!("FACE_VERSION"));
+            let photo = Sha256::digest(&avatar.photo.rgb).to_vec();
+            let identity = AvatarSource::Photo(avatar).identity();
+            serde_json::to_vec(&(versions, identity, photo, &avatar.landmarks, size, plan))
+        }
+    };
+    let all = all.expect("the fingerprint serializes to JSON");
     Sha256::digest(&all).iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
@@ -115,8 +140,8 @@ impl PatchCache {
 ///
 /// # Errors
 /// See [`Error`].
-pub fn bake(
-    avatar: &AvatarSpec,
+pub fn bake<'a>(
+    avatar: impl Into<AvatarSource<'a>>,
     size: (usize, usize),
     plan: &PosePlan,
     cache: &PatchCache,
@@ -142,16 +167,21 @@ pub enum BakeEvent {
 ///
 /// # Errors
 /// See [`Error`].
-pub fn bake_progressively(
-    avatar: &AvatarSpec,
+pub fn bake_progressively<'a>(
+    avatar: impl Into<AvatarSource<'a>>,
     size: (usize, usize),
     plan: &PosePlan,
     subsets: &[PlanSubset],
     cache: &PatchCache,
     on_event: impl FnMut(BakeEvent) + Send,
 ) -> Result<BakeOutput, Error> {
-    let renderer = CharacterRenderer::new(&avatar.character)?;
-    let mut rasterizer = Rasterizer::new(&renderer, avatar, size, plan, cache)?;
+    let avatar = avatar.into();
+    let renderer: Box<dyn AvatarRenderer + '_> = match avatar {
+        AvatarSource::Character(avatar) => Box::new(CharacterAvatar::new(avatar, size, cache)?),
+        AvatarSource::Photo(avatar) => Box::new(photo_renderer(avatar, size)?),
+    };
+    let mut rasterizer = Rasterizer::new(&*renderer, plan)?;
+    let avatar = avatar.identity();
     let reporter = Mutex::new((on_event, 0.0_f64));
     let on_event = |event: BakeEvent| {
         let (on_event, reached) = &mut *reporter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,9 +221,20 @@ pub fn bake_progressively(
     Ok(baked)
 }
 
+fn photo_renderer(
+    avatar: &PhotoAvatar,
+    (width, height): (usize, usize),
+) -> Result<PhotoRenderer, Error> {
+    let Photo { width: w, height: h, .. } = avatar.photo;
+    if (w, h) != (width, height) {
+        return Err(Error::PhotoSize(w, h, width, height));
+    }
+    Ok(PhotoRenderer::new(&avatar.photo, &avatar.landmarks)?)
+}
+
 /// As [`frames::encode_within_limits`], with the display picture.
 fn encode(
-    avatar: &AvatarSpec,
+    avatar: Identity<'_>,
     size: (usize, usize),
     plan: &PosePlan,
     subset: &PlanSubset,

@@ -26,6 +26,12 @@ pub(super) struct Chest {
 }
 
 impl Chest {
+    /// Below a head whose eyes are at this place; the second number is the distance to below the
+    /// chin. All in pixels.
+    pub(super) fn new((eye_x, eye_y): (f32, f32), head_height: f32) -> Self {
+        Self { eye_x, eye_y, head_height }
+    }
+
     /// Of a face whose eyes and lips move within these rectangles.
     pub(super) fn from_face(eyes: Rect, mouth: Rect) -> Self {
         let y = (eyes.y0 + eyes.y1) as f32 / 2.0;

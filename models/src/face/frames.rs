@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use rayon::prelude::*;
 
-use super::avatar_spec::AvatarSpec;
+use super::avatar_source::Identity;
 use super::bake::{BakeOutput, Error, MAX_SET_BYTES, MAX_SPEECH_FRAME_BYTES};
 use super::picture::I420;
 use super::pose_plan::{LARGE_PICTURE_PIXELS, PlanSubset, PosePlan};
@@ -31,7 +31,7 @@ const ATTEMPT_FRACTION: f64 = 0.6;
 /// that makes the set small enough. If none does, it uses the last one. Returns the set and the
 /// index of its quantizer. `on_progress` receives the completed fraction, 0 … 1, from any thread.
 pub(super) fn encode_within_limits(
-    person: &AvatarSpec,
+    person: Identity<'_>,
     size: (usize, usize),
     plan: &PosePlan,
     share: &PlanSubset,
@@ -135,10 +135,13 @@ impl Layer {
 
     /// This layer, with the blocks of `now` that differ from `before`.
     fn overlay(&self, before: &I420, now: &I420, block: BlockMode) -> Self {
+        self.overlay_blocks(&now.changed_blocks(before, LEVEL_TOLERANCE), now, block)
+    }
+
+    /// This layer, with the `changed` blocks of `now`.
+    fn overlay_blocks(&self, changed: &[bool], now: &I420, block: BlockMode) -> Self {
         let mut layer = self.clone();
-        for (at, _) in
-            now.changed_blocks(before, LEVEL_TOLERANCE).iter().enumerate().filter(|(_, c)| **c)
-        {
+        for (at, _) in changed.iter().enumerate().filter(|(_, c)| **c) {
             layer.blocks[at] = block;
             layer.picture.copy_block(now, at);
         }
@@ -220,7 +223,7 @@ fn quantizers(
 }
 
 fn encode(
-    person: &AvatarSpec,
+    person: Identity<'_>,
     (width, height): (usize, usize),
     whole: &PosePlan,
     share: &PlanSubset,
@@ -277,9 +280,10 @@ fn encode(
         for (_, key) in group {
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
+            let changed = drawn.changed_blocks(&seen, LEVEL_TOLERANCE);
             for (level, (face, quantizers)) in faces.iter().enumerate() {
-                let frame =
-                    codec.encode(&face.overlay(&seen, &drawn, block), *quantizers, uses_altref)?;
+                let layer = face.overlay_blocks(&changed, &drawn, block);
+                let frame = codec.encode(&layer, *quantizers, uses_altref)?;
                 if level == 0 {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
@@ -308,10 +312,10 @@ fn encode(
     }
     let lips = level_offsets.iter().map(|coarser| (quantizer + coarser).min(vp8::MAX_QUANTIZER));
     let manifest = Manifest {
-        id: person.id.clone(),
-        name: person.name.clone(),
+        id: person.id.to_owned(),
+        name: person.name.to_owned(),
         gender: person.gender.as_str().into(),
-        voice: person.voice.clone(),
+        voice: person.voice.to_owned(),
         width: width as u32,
         height: height as u32,
         quantizers: std::iter::once(plan.key_quantizer + larger).chain(lips).collect(),

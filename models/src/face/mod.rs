@@ -1,10 +1,16 @@
 //! Avatars: each pose is drawn and encoded once, and shared by every call.
 
+mod avatar_renderer;
+pub mod avatar_source;
 pub mod avatar_spec;
 pub mod bake;
 mod breath;
+mod character_avatar;
 pub mod character_schema;
 mod frames;
+pub mod photo_avatar;
+pub mod photo_source;
+pub mod photo_upload;
 pub mod picture;
 pub mod pose_plan;
 pub mod pose_set;
@@ -14,4 +20,5 @@ mod vp8_header;
 pub mod webp;
 
 pub use character::{Brows, Character, CharacterRenderer, Eyes, Head, HeadView, Mouth, Pose, Rect};
+pub use photo::{Landmarks, Photo};
 pub use pose_set::{Look, PoseId, PoseSet, Stance};

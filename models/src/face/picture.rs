@@ -35,12 +35,9 @@ impl I420 {
             let i = (y * width + x) * 3;
             [rgb[i].into(), rgb[i + 1].into(), rgb[i + 2].into()]
         };
-        for y in 0..height {
-            for x in 0..width {
-                let [r, g, b] = at(x, y);
-                picture.bytes[y * width + x] =
-                    to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
-            }
+        for (luma, c) in picture.bytes.iter_mut().zip(rgb.chunks_exact(3)) {
+            let [r, g, b] = [c[0], c[1], c[2]].map(f32::from);
+            *luma = to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
         }
         let (w, h) = (width / 2, height / 2);
         let (u, v) = (width * height, width * height + w * h);

@@ -1,121 +1,17 @@
 //! Draws the parts of all pictures of an avatar, each once and on demand: the stances at rest, the
 //! looks of each stance, and the mouths of the stances in which lips move.
 
-use character::{CharacterRenderer, HeadView, Patch, Picture, Pose, Rect};
+use character::{Picture, Pose};
 
-use super::avatar_spec::AvatarSpec;
-use super::bake::{Error, PatchCache, compose_pose};
+use super::avatar_renderer::{AvatarRenderer, Region, RegionDelta, StanceRenderer};
+use super::bake::{Error, compose_pose};
 use super::breath::Chest;
 use super::picture::I420;
 use super::pose_plan::{PlanSubset, PosePlan};
 use super::pose_set::{Look, PoseId};
 
-/// Pixels over which a moved part fades into the rest.
-pub(super) const FEATHER: usize = 12;
 /// A stance takes about as long as this many mouths or eyes.
 const STANCE_COST: usize = 6;
-
-pub(super) fn locate_chest(rest: &HeadView<'_>) -> Chest {
-    Chest::from_face(rest.eyes_rect(), rest.mouth_rect())
-}
-
-/// Change of a rectangle of the picture when a part in it moves.
-struct RegionDelta {
-    rect: Rect,
-    /// Difference to the levels of the picture at rest: red, green and blue of each pixel of the
-    /// rectangle.
-    delta: Vec<i16>,
-}
-
-impl RegionDelta {
-    /// `whole` and `before` are in linear light. Bloom spills slightly over the border of the
-    /// rectangle. That part is discarded, so that nothing else changes.
-    fn new(whole: &Patch, still: &Picture, before: &Patch, moved: &Patch) -> Self {
-        let rect = moved.rect();
-        let mut all = whole.clone();
-        all.add_change(before, moved, FEATHER);
-        let now = all.to_picture();
-        let mut change = Vec::with_capacity((rect.x1 - rect.x0) * (rect.y1 - rect.y0) * 3);
-        for y in rect.y0..rect.y1 {
-            for x in rect.x0..rect.x1 {
-                let i = (y * still.width + x) * 4;
-                change
-                    .extend((i..i + 3).map(|i| i16::from(now.rgba[i]) - i16::from(still.rgba[i])));
-            }
-        }
-        Self { rect, delta: change }
-    }
-
-    fn apply_to(&self, rgb: &mut [u8], width: usize) {
-        let r = self.rect;
-        let row = (r.x1 - r.x0) * 3;
-        for (y, change) in (r.y0..r.y1).zip(self.delta.chunks_exact(row)) {
-            let at = (y * width + r.x0) * 3;
-            for (level, change) in rgb[at..at + row].iter_mut().zip(change) {
-                *level = (i16::from(*level) + change).clamp(0, 255) as u8;
-            }
-        }
-    }
-}
-
-/// Renderer of one stance of an avatar.
-struct StanceRenderer<'a> {
-    base: Pose,
-    view: HeadView<'a>,
-    whole: Patch,
-    eyes: Region,
-    mouth: Region,
-}
-
-/// Where a part moves, and its patch at rest.
-struct Region {
-    rect: Rect,
-    name: String,
-    rest: Option<Patch>,
-}
-
-impl<'a> StanceRenderer<'a> {
-    /// A renderer for stance `h`, and the picture of that stance.
-    fn new(
-        renderer: &'a CharacterRenderer,
-        avatar: &AvatarSpec,
-        size: (usize, usize),
-        plan: &PosePlan,
-        cache: &PatchCache,
-        h: usize,
-    ) -> Result<(Self, Picture), Error> {
-        let base = compose_pose(&avatar.rest, plan.stances[h], Look::default());
-        let view = renderer.head_view(&base, size);
-        let rect = Rect::whole(size.0, size.1);
-        let whole = cache.get_or_draw(&format!("stance{h}"), rect, || view.draw(&base, rect))?;
-        let still = whole.to_picture();
-        let region = |rect: Rect, name: String| Region { rect, name, rest: None };
-        let eyes = region(view.eyes_rect(), format!("stance{h}-eyes"));
-        let mouth = region(view.mouth_rect(), format!("stance{h}-mouth"));
-        Ok((Self { base, view, whole, eyes, mouth }, still))
-    }
-
-    /// Draws the part `name`: the eyes or the mouth in another pose.
-    fn region_delta(
-        &mut self,
-        cache: &PatchCache,
-        name: &str,
-        mouth: bool,
-        pose: &Pose,
-        still: &Picture,
-    ) -> Result<RegionDelta, Error> {
-        let Self { base, view, whole, .. } = self;
-        let Region { rect, name: at_rest, rest } =
-            if mouth { &mut self.mouth } else { &mut self.eyes };
-        let rect = *rect;
-        let before = match rest {
-            Some(before) => before,
-            None => rest.insert(cache.get_or_draw(at_rest, rect, || view.draw(base, rect))?),
-        };
-        let moved = cache.get_or_draw(name, rect, || view.draw(pose, rect))?;
-        Ok(RegionDelta::new(whole, still, before, &moved))
-    }
-}
 
 /// A drawn stance, with its looks and mouths by number.
 struct DrawnStance<'a> {
@@ -123,16 +19,15 @@ struct DrawnStance<'a> {
     looks: Vec<(u8, RegionDelta)>,
     mouths: Vec<(u8, RegionDelta)>,
     /// Present where lips move, so that further mouths can be drawn.
-    stance_renderer: Option<StanceRenderer<'a>>,
+    stance_renderer: Option<Box<dyn StanceRenderer + 'a>>,
 }
 
 /// The drawn parts of an avatar.
 pub(super) struct Rasterizer<'a> {
-    renderer: &'a CharacterRenderer,
-    avatar: &'a AvatarSpec,
-    size: (usize, usize),
+    renderer: &'a dyn AvatarRenderer,
+    /// The pose at rest.
+    rest: Pose,
     plan: &'a PosePlan,
-    cache: &'a PatchCache,
     stances: Vec<Option<DrawnStance<'a>>>,
     chest: Chest,
     /// Completed and total work, in units of one mouth.
@@ -142,14 +37,7 @@ pub(super) struct Rasterizer<'a> {
 
 impl<'a> Rasterizer<'a> {
     /// Draws the first stance at rest only.
-    pub(super) fn new(
-        renderer: &'a CharacterRenderer,
-        avatar: &'a AvatarSpec,
-        size: (usize, usize),
-        plan: &'a PosePlan,
-        cache: &'a PatchCache,
-    ) -> Result<Self, Error> {
-        let chest = locate_chest(&renderer.head_view(&avatar.rest, size));
+    pub(super) fn new(renderer: &'a dyn AvatarRenderer, plan: &'a PosePlan) -> Result<Self, Error> {
         let looks: usize = plan.looks.len()
             + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
         let total = plan.mouths.len() * plan.speaking_stances.len()
@@ -158,12 +46,10 @@ impl<'a> Rasterizer<'a> {
         let stances = plan.stances.iter().map(|_| None).collect();
         let mut rasterizer = Self {
             renderer,
-            avatar,
-            size,
+            rest: renderer.rest(),
             plan,
-            cache,
             stances,
-            chest,
+            chest: renderer.chest(),
             done_cost: 0,
             total_cost: total,
         };
@@ -200,8 +86,8 @@ impl<'a> Rasterizer<'a> {
 
     /// Draws a stance at rest.
     fn draw_stance(&mut self, h: usize) -> Result<(), Error> {
-        let (stance_renderer, still) =
-            StanceRenderer::new(self.renderer, self.avatar, self.size, self.plan, self.cache, h)?;
+        let base = compose_pose(&self.rest, self.plan.stances[h], Look::default());
+        let (still, stance_renderer) = self.renderer.draw_stance(h, base)?;
         self.stances[h] = Some(DrawnStance {
             picture: still,
             looks: Vec::new(),
@@ -220,8 +106,9 @@ impl<'a> Rasterizer<'a> {
         mouths: &[u8],
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), Error> {
-        let (rest, plan) = (&self.avatar.rest, self.plan);
-        for (mouth, wanted) in [(false, looks), (true, mouths)] {
+        let plan = self.plan;
+        let base = compose_pose(&self.rest, plan.stances[h], Look::default());
+        for (region, wanted) in [(Region::Eyes, looks), (Region::Mouth, mouths)] {
             for &n in wanted.iter().filter(|n| **n != 0) {
                 let Some(DrawnStance {
                     picture: still,
@@ -232,26 +119,16 @@ impl<'a> Rasterizer<'a> {
                 else {
                     continue;
                 };
-                let drawn_parts = if mouth { mouths } else { looks };
+                let drawn_parts = if region == Region::Mouth { mouths } else { looks };
                 if drawn_parts.iter().any(|(drawn_parts, _)| *drawn_parts == n) {
                     continue;
                 }
                 let i = usize::from(n);
-                let (pose, name) = if mouth {
-                    (
-                        Pose { mouth: plan.mouths[i], ..stance_renderer.base },
-                        format!("stance{h}-mouth{n}"),
-                    )
-                } else {
-                    (
-                        compose_pose(rest, plan.stances[h], plan.looks[i]),
-                        format!("stance{h}-look{n}"),
-                    )
+                let pose = match region {
+                    Region::Mouth => Pose { mouth: plan.mouths[i], ..base },
+                    Region::Eyes => compose_pose(&self.rest, plan.stances[h], plan.looks[i]),
                 };
-                drawn_parts.push((
-                    n,
-                    stance_renderer.region_delta(self.cache, &name, mouth, &pose, still)?,
-                ));
+                drawn_parts.push((n, stance_renderer.region_delta(region, n, &pose, still)?));
                 self.advance(1, progress);
             }
         }
@@ -306,6 +183,8 @@ impl<'a> Rasterizer<'a> {
 mod tests {
     use super::*;
     use crate::face::avatar_spec;
+    use crate::face::bake::PatchCache;
+    use crate::face::character_avatar::CharacterAvatar;
     use crate::face::pose_set::Stance;
 
     #[test]
@@ -325,9 +204,9 @@ mod tests {
             speaking_stances: vec![(0, vec![0])],
             ..plan
         };
-        let (renderer, cache) =
-            (CharacterRenderer::new(&avatar.character).unwrap(), PatchCache::new(None).unwrap());
-        let mut rasterizer = Rasterizer::new(&renderer, &avatar, size, &plan, &cache).unwrap();
+        let cache = PatchCache::new(None).unwrap();
+        let renderer = CharacterAvatar::new(&avatar, size, &cache).unwrap();
+        let mut rasterizer = Rasterizer::new(&renderer, &plan).unwrap();
         rasterizer.draw(&PlanSubset::full(&plan), &mut |_| ()).unwrap();
         let rect = rasterizer.drawn_stance(0).mouths[0].1.rect;
         let still = rasterizer.rest_picture();

@@ -4,6 +4,7 @@ checks that a row of the table shows each of them."""
 ENDPOINTS = """
 GET /v2/custom-avatar/{id}
 POST /v2/custom-avatar
+POST /v2/custom-avatar/photo
 DELETE /v2/custom-avatar/{id}
 POST /v1/ext/agentbytemplate
 GET /v1/ext/agent

@@ -4,6 +4,8 @@ avatars; providers, API keys, meetings."""
 import base64
 import zlib
 
+from kit.server import ROOT
+
 from . import (
     ANY,
     BOOL,
@@ -186,17 +188,24 @@ KNOWLEDGE = Chapter("knowledge bases", [
 ])
 
 
-PNG_DATA_URI = "data:image/png;base64,iVBORw0KGgoAAAAN"
-PHOTO_AVATAR = {"avatar_name": "Zoe", "gender": "female", "input_image": PNG_DATA_URI, "is_private": True}
+
+def data_uri(kind, content):
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+#: A picture in which a face is found, and one in which none is.
+FACE_PHOTO = data_uri("image/webp", (ROOT / "assets" / "avatars" / "mei.512.webp").read_bytes())
+EMPTY_PHOTO = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PHOTO_AVATAR = {"avatar_name": "Zoe", "gender": "female", "input_image": FACE_PHOTO, "is_private": True, "consent": True}
 AVATAR_NOT_FOUND = {"message": "Custom avatar not found"}
 AVATAR_JOB = {
     "id": ID, "job_id": TEXT, "avatar_key_id": TEXT, "avatar_id": TEXT, "avatar_name": "Zoe", "gender": "female", "category": TEXT, "status": "QUEUED", "progress": 0, "is_private": True,
-    "character": None, "rest": None, "voice": None, "output": optional(ANY), "error": optional(TEXT), "created_at": TIME, "updated_at": TIME,
+    "character": None, "rest": None, "voice": None, "output": optional(ANY), "error": optional(TEXT), "consent_at": TIME, "has_source": True, "created_at": TIME, "updated_at": TIME,
 }  # fmt: skip
 
 
 def picture_data_uri(kind, content):
-    return {**PHOTO_AVATAR, "input_image": f"data:{kind};base64,{base64.b64encode(content).decode()}"}
+    return {**PHOTO_AVATAR, "input_image": data_uri(kind, content)}
 
 
 CHARACTER_AVATAR = {"avatar_name": "Drawn", "gender": "male", "voice": "awb", "character": {"age": 0.6, "hair": {"style": "buzz"}, "background": ["#ffffff", "#000000"]}, "rest": {"smile": 0.25}}
@@ -205,18 +214,24 @@ AVATARS = Chapter("avatars", [
     Row("GET /v1/ext/avatars: array of Stock avatar", "GET /v1/ext/avatars", None, 200, each_item({"avatar_key_id": TEXT, "avatar_name": TEXT, "gender": TEXT, "display_picture": PICTURE}), {"first": "0"}, resource="Stock avatar"),
     Row("in pages where asked", "GET /v1/ext/avatars?perpage=1", None, 200, ["$first"]),
     Row("POST /v2/custom-avatar answers the record, QUEUED", "POST /v2/custom-avatar", PHOTO_AVATAR, 200, AVATAR_JOB, {"avatar": "id"}, resource="Custom avatar"),
-    Row("without a renderer the job ends FAILED, with its reason", "GET /v2/custom-avatar/$avatar", None, 200, {**AVATAR_JOB, "status": "FAILED", "error": "no renderer is installed"}, retry=True),
+    Row("its state", "GET /v2/custom-avatar/$avatar", None, 200, {**AVATAR_JOB, "status": TEXT, "progress": INTEGER}),
+    Row("a photo without a face", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": EMPTY_PHOTO}, 400, {"error": TEXT, "reason": "no face"}),
+    Row("a preview before it is created", "POST /v2/custom-avatar/photo", {"input_image": FACE_PHOTO, "show": ["aa"]}, 200, {"landmarks": each_item([NUMBER, NUMBER]), "box": each_item(NUMBER), "warnings": each_item(TEXT), "pictures": {"aa": PICTURE}}),
+    Row("landmarks name the field that is wrong", "POST /v2/custom-avatar/photo", {"input_image": FACE_PHOTO, "landmarks": {"mouth": {}, "nose": {}, "left_eye": {}, "right_eye": {}}}, 400, invalid_body(("landmarks.mouth.left", "must be [x, y]"))),
     Row("GET /v2/custom-avatars", "GET /v2/custom-avatars?search=zo", None, 200, [{"id": "$avatar"}], response_headers={"x-total-count": "1"}),
-    Row("an agent cannot have one that is not COMPLETED", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$avatar"}]}, 400, invalid_body(("avatars[0].avatar_key_id", "is not an existing avatar"))),
     Row("avatar_name is required", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "avatar_name": None}, 400, invalid_body(("avatar_name", "is required"))),
     Row("gender is male or female", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "gender": "other"}, 400, invalid_body(("gender", "must be one of male, female"))),
     Row("input_image is required", "POST /v2/custom-avatar", {"avatar_name": "x", "gender": "male"}, 400, invalid_body(("input_image", "is required"))),
     Row("input_image is a base64 data URI", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": "https://x.example/a.png"}, 400, invalid_body(("input_image", "must be a base64 data URI"))),
-    Row("PNG", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n...."), 200, {"status": "QUEUED"}),
-    Row("JPEG", "POST /v2/custom-avatar", picture_data_uri("image/jpeg", b"\xff\xd8\xff\xe0...."), 200, {"status": "QUEUED"}),
-    Row("WebP", "POST /v2/custom-avatar", picture_data_uri("image/webp", b"RIFF....WEBPVP8 "), 200, {"status": "QUEUED"}),
+    Row("a damaged PNG", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n...."), 400, {"error": TEXT, "reason": "not readable"}),
+    Row("a damaged JPEG", "POST /v2/custom-avatar", picture_data_uri("image/jpeg", b"\xff\xd8\xff\xe0...."), 400, {"error": TEXT, "reason": "not readable"}),
+    Row("a damaged WebP", "POST /v2/custom-avatar", picture_data_uri("image/webp", b"RIFF....WEBPVP8 "), 400, {"error": TEXT, "reason": "not readable"}),
     Row("no other pictures", "POST /v2/custom-avatar", picture_data_uri("image/gif", b"GIF89a"), 400, invalid_body(("input_image", "must be PNG, JPEG or WebP"))),
     Row("a small file of very many pixels", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid_body(("input_image", "must hold at most 64 megapixels"))),
+    Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND, key="other"),
+    Row("DELETE", "DELETE /v2/custom-avatar/$avatar", None, 200, {"id": "$avatar", "message": "Custom avatar deleted successfully"}),
+    Row("DELETE of none", "DELETE /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
+    Row("404 when the custom avatar does not exist", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
     Row("a character in place of the picture", "POST /v2/custom-avatar", CHARACTER_AVATAR, 200, {**CHARACTER_AVATAR, "status": "QUEUED", "progress": 0, "is_private": False, "output": None, "error": None}, {"drawn": "id"}),
     Row("QUEUED → PROCESSING, and how far it is", "GET /v2/custom-avatar/$drawn", None, 200, {**CHARACTER_AVATAR, "status": "PROCESSING", "progress": INTEGER}, retry=True),
     Row("no agent can have it yet", "POST /v1/ext/agent", {"agent_name": "x", "agent_system_prompt": "y", "avatars": [{"avatar_key_id": "$drawn"}]}, 400, invalid_body(("avatars[0].avatar_key_id", "is not an existing avatar"))),
@@ -237,10 +252,6 @@ AVATARS = Chapter("avatars", [
     Row("a preview without a character", "POST /v2/character/preview", {"size": 63}, 400, invalid_body(("character", "is required"), ("size", "must be between 64 and 512"))),
     Row("an image over 9 MiB is 413", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n" + bytes(9 << 20)), 413, {"error": "Request body is too large"}),
     Row("a body over 14 MB is 413", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
-    Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND, key="other"),
-    Row("DELETE", "DELETE /v2/custom-avatar/$avatar", None, 200, {"id": "$avatar", "message": "Custom avatar deleted successfully"}),
-    Row("DELETE of none", "DELETE /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
-    Row("404 when the custom avatar does not exist", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),
     Row("an id that is no UUID", "GET /v2/custom-avatar/x", None, 404, AVATAR_NOT_FOUND),
 ])
 

@@ -1,4 +1,4 @@
-//! Fuzz targets for every parser that reads from the network. Each accepts any bytes, enters where
+//! Fuzz targets for every parser of what strangers send. Each accepts any bytes, enters where
 //! the server does, and panics if a property is violated that must hold for every input.
 //!
 //! | target | bytes | enters | continues into |
@@ -9,8 +9,10 @@
 //! | [`rtvi`] | a message of the data channel | `client_messages::decode`, `ClientInbox` | |
 //! | [`trickle`] | the body of `PATCH /api/offer` | `control_api::validate_trickle` | |
 //! | [`tcp`] | an ICE-TCP stream | `tcp::FrameDecoder` | `Demux`, `PeerConnection`, str0m |
+//! | [`picture`] | an uploaded picture | `landmarks::decode` | PNG, JPEG, WebP, ICC |
+//! | [`tflite`] | a network file | `tflite::Network` | |
 //!
-//! The last column names parsers of str0m, except `Demux` and `PeerConnection`. The datagrams of
+//! The last column names parsers of other crates, except `Demux` and `PeerConnection`. The datagrams of
 //! `demux` are intact, damaged or made up; those of `rtp` are RTP under valid keys, text messages,
 //! or any bytes.
 //!
@@ -21,31 +23,37 @@
 mod demux;
 mod harness;
 pub mod mutate;
+mod picture;
 mod rtp;
 mod rtvi;
 mod sdp;
 pub mod steps;
 mod tcp;
+mod tflite;
 mod trickle;
 
 pub use demux::demux;
+pub use picture::picture;
 pub use rtp::rtp;
 pub use rtvi::rtvi;
 pub use sdp::sdp;
 pub use tcp::tcp;
+pub use tflite::tflite;
 pub use trickle::trickle;
 
 /// A target: it accepts any bytes, and panics on a violation.
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("demux", demux),
     ("rtp", rtp),
     ("sdp", sdp),
     ("rtvi", rtvi),
     ("trickle", trickle),
     ("tcp", tcp),
+    ("picture", picture),
+    ("tflite", tflite),
 ];
 
 /// Maximum input, in bytes: a longer one only takes longer.

@@ -86,6 +86,16 @@ fn seeds_of_tcp_are_survived() {
 }
 
 #[test]
+fn seeds_of_picture_are_survived() {
+    replay_seeds("picture");
+}
+
+#[test]
+fn seeds_of_tflite_are_survived() {
+    replay_seeds("tflite");
+}
+
+#[test]
 fn every_target_has_seeds_and_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest =
@@ -165,4 +175,16 @@ fn long_fuzz_trickle() {
 #[ignore = "long: fuzz"]
 fn long_fuzz_tcp() {
     fuzz_for_minutes("tcp");
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_picture() {
+    fuzz_for_minutes("picture");
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_tflite() {
+    fuzz_for_minutes("tflite");
 }

@@ -15,7 +15,7 @@
 //!                  +----+ killed by a signal: restarted once
 //! ```
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -26,9 +26,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use engine_api::PoseSetFile;
 use models::face::PoseSet;
-use models::face::avatar_spec::{self, AvatarSpec};
+use models::face::avatar_spec::{self, AvatarSpec, Gender};
+use models::face::photo_source::{PhotoRequest, PhotoSource};
+use models::tts;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 
@@ -37,7 +39,8 @@ use crate::state::EngineCell;
 use crate::state::live_pose_sets::LivePoseSets;
 use crate::state::supervise::BackgroundTask;
 use crate::store::custom_avatar::{self as table, Job, Output};
-use crate::store::{self, Store};
+use crate::store::vault::Vault;
+use crate::store::{self, Store, secrets};
 
 /// Folder in the data folder in which avatars are drawn.
 const BAKE_FOLDER: &str = "bakes";
@@ -67,6 +70,13 @@ struct BakedAvatar {
     poses: Arc<[u8]>,
 }
 
+/// What is drawn.
+enum Subject {
+    Character(Box<AvatarSpec>),
+    /// A line of JSON for the child.
+    Photo(String),
+}
+
 /// How a child process ended.
 enum BakeExit {
     Succeeded,
@@ -84,6 +94,8 @@ pub(crate) struct BakeTask {
     pub(crate) data: PathBuf,
     /// Program and arguments that bake avatars.
     pub(crate) command: Vec<OsString>,
+    /// Decrypts the crops of photos.
+    pub(crate) vault: Arc<Vault>,
     /// Notified when a job is queued.
     pub(crate) queued: Arc<Notify>,
     /// Pose sets for further calls.
@@ -134,8 +146,8 @@ impl BakeTask {
         remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
         let Some(job) = job else { return Ok(false) };
         let id = job.id.clone();
-        let baked = match parse_job(job) {
-            Ok(person) => self.bake_avatar(&person, &folder.join(&id)).await?,
+        let baked = match self.read_subject(job) {
+            Ok(subject) => self.bake_avatar(&id, &subject, &folder.join(&id)).await?,
             Err(why) => {
                 tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
                 Some(Err(BAKE_FAILED))
@@ -161,17 +173,32 @@ impl BakeTask {
         Ok(true)
     }
 
+    /// Reads what a job draws; or why that is impossible.
+    fn read_subject(&self, job: Job) -> Result<Subject, String> {
+        if let Some(character) = job.character.clone() {
+            let avatar = parse_character(job, &character).map_err(|error| error.to_string())?;
+            return Ok(Subject::Character(Box::new(avatar)));
+        }
+        let sealed = job.source.ok_or("there is neither a character nor a photo")?;
+        let source: PhotoSource =
+            secrets::open(&self.vault, &job.id, &sealed).map_err(|error| error.to_string())?;
+        let gender = if job.gender == "male" { Gender::Male } else { Gender::Female };
+        let voice = tts::default_voice(gender == Gender::Female).to_owned();
+        let request = PhotoRequest { id: job.id, name: job.name, gender, voice, source };
+        Ok(Subject::Photo(json!(request).to_string() + "\n"))
+    }
+
     /// Draws an avatar; `None` if this server no longer owns the job.
     async fn bake_avatar(
         &self,
-        person: &AvatarSpec,
+        id: &str,
+        subject: &Subject,
         folder: &Path,
     ) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
         let at = |path: &Path| {
             let path = path.display().to_string();
             move |error| Error::Io(path, error)
         };
-        let file = folder.join(format!("{}.toml", person.id));
         let poses = folder.join("face.poses");
         // A character description belongs to its workspace only: other users of this machine have
         // no access to the folder.
@@ -180,12 +207,20 @@ impl BakeTask {
         #[cfg(unix)]
         private_dir.mode(0o700);
         private_dir.create(folder).await.map_err(at(folder))?;
-        tokio::fs::write(&file, avatar_spec::to_toml(person)).await.map_err(at(&file))?;
+        let (argument, input) = match subject {
+            Subject::Character(avatar) => {
+                let file = folder.join(format!("{id}.toml"));
+                tokio::fs::write(&file, avatar_spec::to_toml(avatar)).await.map_err(at(&file))?;
+                (file.into_os_string(), "")
+            }
+            // No photo is left on the disk.
+            Subject::Photo(line) => ("-".into(), line.as_str()),
+        };
         let mut killed = false;
         loop {
-            match self.run_child(&person.id, &file, &poses, folder).await? {
+            match self.run_child(id, (&argument, input), &poses, folder).await? {
                 Some(BakeExit::Succeeded) => {
-                    return Ok(Some(read_baked(&person.id, &poses).await?.ok_or(BAKE_FAILED)));
+                    return Ok(Some(read_baked(id, &poses).await?.ok_or(BAKE_FAILED)));
                 }
                 // Usually caused by lack of memory. More may be available now, and the drawn parts
                 // are kept.
@@ -223,18 +258,19 @@ impl BakeTask {
         }
     }
 
-    /// Runs the child process to its end. `None` if this server no longer owns the job.
+    /// Runs the child process to its end, with what is drawn as its argument and on its standard
+    /// input. `None` if this server no longer owns the job.
     async fn run_child(
         &self,
         id: &str,
-        file: &Path,
+        (subject, input): (&OsStr, &str),
         poses: &Path,
         folder: &Path,
     ) -> Result<Option<BakeExit>, Error> {
         let first_poses = folder.join("first.poses");
         let arguments: [OsString; 10] = [
             "bake".into(),
-            file.into(),
+            subject.into(),
             "--out".into(),
             poses.into(),
             "--keep".into(),
@@ -267,9 +303,13 @@ impl BakeTask {
                 return Ok(Some(BakeExit::Failed));
             }
         };
-        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+        let (Some(mut stdin), Some(out), Some(err)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
             return Ok(Some(BakeExit::Failed));
         };
+        // A child that ends early is reported by its status. The pipe stays open.
+        let _ = stdin.write_all(input.as_bytes()).await;
         let (mut stdout_lines, mut stderr_lines) =
             (BufReader::new(out).lines(), BufReader::new(err).lines());
         let (mut progress, mut last_stderr_line) = (0, String::new());
@@ -330,8 +370,8 @@ async fn remove_stale_folders(folder: &Path, except: Option<&str>) {
     }
 }
 
-fn parse_job(job: Job) -> Result<AvatarSpec, serde_json::Error> {
-    let mut person: Value = serde_json::from_str(&job.character)?;
+fn parse_character(job: Job, character: &str) -> Result<AvatarSpec, serde_json::Error> {
+    let mut person: Value = serde_json::from_str(character)?;
     person["name"] = job.name.into();
     person["gender"] = job.gender.into();
     Ok(AvatarSpec { id: job.id, ..serde_json::from_value(person)? })

@@ -1,31 +1,31 @@
-//! Custom avatars: `/v2/custom-avatar`. A job creates an avatar, either from a character, which is
-//! drawn ([`bake`]), or from a picture ([`photo_jobs`]). No renderer of pictures is installed, so
-//! every job of that kind fails with that reason.
+//! Custom avatars: `/v2/custom-avatar`. A job draws an avatar ([`bake`]) from a character, or from a
+//! photo, which is checked first ([`photo`]).
 //!
 //! ```text
 //!            claim_job                finish_job
 //!   QUEUED ------------> PROCESSING --------------> COMPLETED
-//!     |                   |      |
-//!     | picture           |      +-- claimed again after a stop, or by
-//!     |                   |          another server after a crash
-//!     +-----> FAILED <----+ drawing failed
+//!                         |      |
+//!                         |      +-- claimed again after a stop, or by
+//!                         |          another server after a crash
+//!                         +--> FAILED
 //! ```
 
 pub(crate) mod bake;
-pub(crate) mod photo_jobs;
+mod photo;
 mod picture;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
+use models::face::photo_upload;
 use models::tts;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub(crate) use self::photo::{PhotoAvatarBody, PhotoPreviewBody, PhotoPreviewResponse};
 use crate::clock::{self, Iso8601};
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
@@ -36,14 +36,16 @@ use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
+use crate::state::api_key::to_hex;
 use crate::store::custom_avatar::{self as table, Draft, Output, Row};
-use crate::store::{self, new_id};
+use crate::store::{self, new_id, secrets};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 /// Maximum body size: a picture of 9 MiB in base64, with some margin.
 const MAX_BODY_BYTES: usize = 14 << 20;
 /// Maximum length of a drawn avatar's name, and of its voice's name, in characters.
 const MAX_NAME_CHARS: usize = 200;
+const CONSENT_REQUIRED: &str = "must be true: this server requires the consent of the person";
 /// Maximum number of unfinished drawing jobs of one workspace, including those in progress: one
 /// takes a minute.
 const MAX_QUEUED_DRAWINGS: i64 = 8;
@@ -51,6 +53,7 @@ const MAX_QUEUED_DRAWINGS: i64 = 8;
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/v2/custom-avatar", post(create))
+        .route("/v2/custom-avatar/photo", post(photo::preview))
         .route("/v2/custom-avatars", get(list))
         .route("/v2/custom-avatar/{id}", get(read).delete(remove))
 }
@@ -78,6 +81,10 @@ pub(crate) struct CustomAvatar<'a> {
     rest: Option<RestSettings>,
     voice: Option<String>,
     output: Option<Output>,
+    /// When the person of a photo gave consent; null if that was not said.
+    consent_at: Option<Iso8601>,
+    /// Whether the crop of a photo is stored, from which the avatar can be drawn again.
+    has_source: bool,
     error: Option<&'a str>,
     created_at: Iso8601,
     updated_at: Iso8601,
@@ -104,6 +111,8 @@ fn to_response(row: &Row) -> CustomAvatar<'_> {
         rest,
         voice,
         output: row.output.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        consent_at: row.consent_at.map(Iso8601),
+        has_source: row.has_source != 0,
         error: row.error.as_deref(),
         created_at: Iso8601(row.created_at),
         updated_at: Iso8601(row.updated_at),
@@ -125,24 +134,37 @@ pub(crate) struct NewCustomAvatar {
     name: String,
     gender: &'static str,
     is_private: bool,
-    /// JSON, for a picture.
-    picture_source: Option<String>,
-    /// JSON, for a character.
-    character: Option<String>,
+    origin: Origin,
+}
+
+/// What an avatar is drawn from.
+#[derive(Debug)]
+enum Origin {
+    /// JSON.
+    Character(String),
+    Photo {
+        request: Box<photo_upload::Request>,
+        has_consent: bool,
+        keep_source: bool,
+    },
 }
 
 #[cfg(test)]
 impl NewCustomAvatar {
     pub(crate) fn to_json(&self) -> Value {
-        let parsed = |text: &Option<String>| {
-            text.as_deref().map(|text| serde_json::from_str::<Value>(text).unwrap())
+        let (photo, character) = match &self.origin {
+            Origin::Character(text) => (None, serde_json::from_str::<Value>(text).ok()),
+            Origin::Photo { request, has_consent, keep_source } => {
+                let consent_and_source = json!({"consent": has_consent, "kept": keep_source});
+                (Some(json!({"request": request, "options": consent_and_source})), None)
+            }
         };
         json!({
             "name": self.name,
             "gender": self.gender,
             "is_private": self.is_private,
-            "source": parsed(&self.picture_source),
-            "character": parsed(&self.character),
+            "photo": photo,
+            "character": character,
         })
     }
 }
@@ -183,47 +205,14 @@ pub(crate) struct DrawnAvatarBody {
     input_image: Option<String>,
     /// Ignored.
     #[expect(dead_code, reason = "only its type is checked")]
-    landmarks: Option<Landmarks>,
-}
-
-/// A request for an avatar from a picture.
-#[derive(Default, Deserialize, JsonSchema)]
-pub(crate) struct PhotoAvatarBody {
-    #[schemars(length(min = 1))]
-    avatar_name: String,
-    #[schemars(extend("minLength" = 1))]
-    gender: Gender,
-    is_private: Option<bool>,
-    /// The picture, as a base64 data URI.
-    #[schemars(length(min = 1))]
-    input_image: String,
-    landmarks: Option<Landmarks>,
-}
-
-/// Positions of facial features in a picture.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Landmarks(Value);
-
-impl JsonSchema for Landmarks {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Landmarks".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["array", "object"]})
-    }
+    landmarks: Option<photo::Landmarks>,
 }
 
 pub(crate) fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     if body.get("character").is_some_and(|character| !character.is_null()) {
         parse_drawn_avatar(body)
     } else {
-        parse_photo_avatar(body)
+        photo::parse_photo_avatar(body)
     }
 }
 
@@ -256,27 +245,7 @@ fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         name: avatar.avatar_name,
         gender: avatar.gender.name(),
         is_private: avatar.is_private.unwrap_or(false),
-        picture_source: None,
-        character: Some(json!(definition).to_string()),
-    })
-}
-
-fn parse_photo_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
-    let errors = FieldErrors::default();
-    let avatar: PhotoAvatarBody = body::read(body, &errors)?;
-    check_name(&avatar.avatar_name, &errors);
-    if !avatar.input_image.trim().is_empty()
-        && let Err(reason) = picture::check_data_uri(&avatar.input_image)?
-    {
-        errors.add("input_image", reason);
-    }
-    let source = json!({"input_image": avatar.input_image, "landmarks": avatar.landmarks});
-    errors.into_result(NewCustomAvatar {
-        name: avatar.avatar_name,
-        gender: avatar.gender.name(),
-        is_private: avatar.is_private.unwrap_or(false),
-        picture_source: Some(source.to_string()),
-        character: None,
+        origin: Origin::Character(json!(definition).to_string()),
     })
 }
 
@@ -286,21 +255,35 @@ async fn create(
     Json(body): Json<MAX_BODY_BYTES>,
 ) -> JsonResult<Value> {
     let new_avatar = parse_new_avatar(body)?;
+    let (id, at) = (new_id(), clock::now());
+    let mut consent = None;
+    let (source, character, keep_source) = match new_avatar.origin {
+        Origin::Character(character) => (None, Some(character), false),
+        Origin::Photo { request, has_consent, keep_source } => {
+            if has_consent {
+                consent = Some((at, to_hex(&caller.key_hash)));
+            } else if state.config.require_consent {
+                return Err(ApiError::invalid_field("consent", CONSENT_REQUIRED));
+            }
+            let source = state.photo_checks.check(&request).await?.source;
+            (Some(secrets::seal(&state.vault, &id, &source)), None, keep_source)
+        }
+    };
     let draft = Draft {
-        id: &new_id(),
+        id: &id,
         workspace: &caller.workspace,
         job_id: &new_id(),
         name: &new_avatar.name,
         gender: new_avatar.gender,
         is_private: new_avatar.is_private,
-        source: new_avatar.picture_source.as_deref(),
-        character: new_avatar.character.as_deref(),
-        at: clock::now(),
+        source: source.as_deref(),
+        character: character.as_deref(),
+        keep_source,
+        consent: consent.as_ref().map(|(at, key)| (*at, key.as_str())),
+        at,
     };
     let mut tx = state.store.begin_write().await?;
-    if new_avatar.character.is_some()
-        && table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS
-    {
+    if table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS {
         return Err(ApiError::QueueFull(format!(
             "{MAX_QUEUED_DRAWINGS} avatars of this workspace are waiting to be drawn"
         )));
@@ -309,9 +292,7 @@ async fn create(
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
     tx.commit().await?;
-    let queue_notify =
-        if new_avatar.character.is_some() { &state.bake_queued } else { &state.photo_job_queued };
-    queue_notify.notify_one();
+    state.bake_queued.notify_one();
     Ok(axum::Json(json!(to_response(&row))))
 }
 

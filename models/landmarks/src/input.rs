@@ -1,0 +1,322 @@
+//! Landmarks that a client sends or receives, as fractions of the picture after EXIF rotation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::detect::distance;
+use crate::picture::{Frame, Point};
+use crate::points::index::{self, CHIN, LEFT_EYE, NOSE_BASE, RIGHT_EYE};
+use crate::points::{POINTS, Points, eye_line};
+
+/// Landmarks of a face: all points of the mesh, or those that the drawing needs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Landmarks {
+    /// The 478 points of MediaPipe's face mesh with irises, `[x, y]` each.
+    Mesh(Vec<Point>),
+    /// Points by name.
+    Outline(Outline),
+}
+
+/// The points that the drawing needs. Left and right are those of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outline {
+    /// The mouth.
+    pub mouth: MouthOutline,
+    /// The nose.
+    pub nose: NoseOutline,
+    /// The lowest point of the chin.
+    pub chin: Point,
+    /// The eye on the left of the picture.
+    pub left_eye: EyeOutline,
+    /// The eye on the right of the picture.
+    pub right_eye: EyeOutline,
+}
+
+/// Points of a mouth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MouthOutline {
+    /// The corner on the left of the picture.
+    pub left: Point,
+    /// The corner on the right of the picture.
+    pub right: Point,
+    /// Middle of the upper lip's upper edge.
+    pub upper: Point,
+    /// Middle of the lower lip's lower edge.
+    pub lower: Point,
+}
+
+/// Points of a nose.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoseOutline {
+    /// Where the nose meets the upper lip.
+    pub base: Point,
+}
+
+/// Points of an eye.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EyeOutline {
+    /// The corner beside the nose.
+    pub inner: Point,
+    /// The corner beside the temple.
+    pub outer: Point,
+    /// Middle of the upper lid's edge.
+    pub upper: Point,
+    /// Middle of the lower lid's edge.
+    pub lower: Point,
+    /// Middle of the brow's lower edge.
+    pub brow: Point,
+    /// Centre of the iris.
+    pub iris: Point,
+}
+
+/// A field of the landmarks that is not valid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct InvalidLandmarks {
+    /// Path of the field below the landmarks: `[12][0]`, `left_eye.iris`; empty for all of them.
+    pub path: String,
+    /// A clause that says what it must be.
+    pub reason: String,
+}
+
+impl InvalidLandmarks {
+    fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: reason.into() }
+    }
+}
+
+/// Fields of the object form, each with the point of the mesh at its place.
+const FIELDS: [(&str, usize); 18] = [
+    ("mouth.left", index::MOUTH_LEFT),
+    ("mouth.right", index::MOUTH_RIGHT),
+    ("mouth.upper", index::LIP_UPPER),
+    ("mouth.lower", index::LIP_LOWER),
+    ("nose.base", NOSE_BASE),
+    ("chin", CHIN),
+    ("left_eye.outer", LEFT_EYE[0]),
+    ("left_eye.inner", LEFT_EYE[1]),
+    ("left_eye.upper", LEFT_EYE[2]),
+    ("left_eye.lower", LEFT_EYE[3]),
+    ("left_eye.brow", LEFT_EYE[4]),
+    ("left_eye.iris", index::LEFT_IRIS),
+    ("right_eye.outer", RIGHT_EYE[0]),
+    ("right_eye.inner", RIGHT_EYE[1]),
+    ("right_eye.upper", RIGHT_EYE[2]),
+    ("right_eye.lower", RIGHT_EYE[3]),
+    ("right_eye.brow", RIGHT_EYE[4]),
+    ("right_eye.iris", index::RIGHT_IRIS),
+];
+/// Objects of the object form.
+const OBJECTS: [&str; 4] = ["mouth", "nose", "left_eye", "right_eye"];
+
+impl Landmarks {
+    /// Reads and validates landmarks.
+    ///
+    /// # Errors
+    /// The first field that is not valid.
+    pub fn from_json(value: &Value) -> Result<Self, InvalidLandmarks> {
+        let landmarks = match value {
+            Value::Array(points) => {
+                if points.len() != POINTS {
+                    let reason = format!("must have {POINTS} points, not {}", points.len());
+                    return Err(InvalidLandmarks::new("", reason));
+                }
+                let points = points.iter().enumerate();
+                let points = points.map(|(i, point)| read_point(point, &format!("[{i}]")));
+                Self::Mesh(points.collect::<Result<_, _>>()?)
+            }
+            Value::Object(_) => {
+                check_fields(value)?;
+                for (path, _) in FIELDS {
+                    read_point(lookup(value, path), path)?;
+                }
+                let outline = Outline::deserialize(value)
+                    .map_err(|error| InvalidLandmarks::new("", error.to_string()))?;
+                Self::Outline(outline)
+            }
+            _ => {
+                let reason = format!("must be an array of {POINTS} points, or an object");
+                return Err(InvalidLandmarks::new("", reason));
+            }
+        };
+        landmarks.check_shape()?;
+        Ok(landmarks)
+    }
+
+    /// Fractions of a picture of this size in pixels.
+    #[must_use]
+    pub fn from_points(points: &Points, width: usize, height: usize) -> Self {
+        Self::Mesh(points.iter().map(|[x, y]| [x / width as f32, y / height as f32]).collect())
+    }
+
+    /// The points by name.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        let points = match self {
+            Self::Outline(outline) => return *outline,
+            Self::Mesh(points) => points,
+        };
+        let at = |i: usize| points.get(i).copied().unwrap_or_default();
+        let eye = |[outer, inner, upper, lower, brow]: [usize; 5], iris: usize| EyeOutline {
+            inner: at(inner),
+            outer: at(outer),
+            upper: at(upper),
+            lower: at(lower),
+            brow: at(brow),
+            iris: at(iris),
+        };
+        Outline {
+            mouth: MouthOutline {
+                left: at(index::MOUTH_LEFT),
+                right: at(index::MOUTH_RIGHT),
+                upper: at(index::LIP_UPPER),
+                lower: at(index::LIP_LOWER),
+            },
+            nose: NoseOutline { base: at(NOSE_BASE) },
+            chin: at(CHIN),
+            left_eye: eye(LEFT_EYE, index::LEFT_IRIS),
+            right_eye: eye(RIGHT_EYE, index::RIGHT_IRIS),
+        }
+    }
+
+    /// All points in pixels of a picture of this size. Those that the object form does not name are
+    /// placed by an average face that is bent to the named ones.
+    #[must_use]
+    pub fn to_points(&self, width: usize, height: usize) -> Points {
+        let scale = |[x, y]: Point| [x * width as f32, y * height as f32];
+        match self {
+            Self::Mesh(points) => {
+                std::array::from_fn(|i| scale(points.get(i).copied().unwrap_or_default()))
+            }
+            Self::Outline(outline) => {
+                let named = outline.points().map(scale);
+                crate::average_face::bend(&FIELDS.map(|(_, i)| i), &named)
+            }
+        }
+    }
+
+    /// Whether the points have the order of a face, in the direction of its eyes.
+    fn check_shape(&self) -> Result<(), InvalidLandmarks> {
+        let named = self.outline().points();
+        let path = |field: usize| match self {
+            Self::Mesh(_) => format!("[{}]", FIELDS[field].1),
+            Self::Outline(_) => FIELDS[field].0.to_owned(),
+        };
+        let place = |i: usize| FIELDS.iter().position(|(_, point)| *point == i).unwrap_or_default();
+        let point = |i: usize| named[place(i)];
+        let turn = eye_line(point);
+        let axes = Frame::square([0.0, 0.0], 1.0, turn);
+        let [right, down] = [0, 1].map(|axis| move |p: Point| axes.fractions_of(p)[axis]);
+        // Each pair in the order from left to right, or from top to bottom.
+        let eyes = [(LEFT_EYE, index::LEFT_IRIS), (RIGHT_EYE, index::RIGHT_IRIS)];
+        let across = [
+            (index::MOUTH_LEFT, index::MOUTH_RIGHT, "must be to the right of mouth.left"),
+            (LEFT_EYE[0], LEFT_EYE[1], "must be to the right of the eye's outer corner"),
+            (LEFT_EYE[1], RIGHT_EYE[1], "must be to the right of the other eye"),
+            (RIGHT_EYE[1], RIGHT_EYE[0], "must be to the right of the eye's inner corner"),
+        ];
+        for (left, then, reason) in across {
+            if distance(point(left), point(then)) < 1e-4 || right(point(left)) >= right(point(then))
+            {
+                return Err(InvalidLandmarks::new(path(place(then)), reason));
+            }
+        }
+        let downwards = eyes
+            .iter()
+            .flat_map(|([_, _, upper, lower, brow], iris)| {
+                [
+                    (*brow, *upper, "must be below the brow"),
+                    (*upper, *lower, "must be below the upper lid"),
+                    (*brow, *iris, "must be below the brow"),
+                ]
+            })
+            .chain([
+                (LEFT_EYE[3], NOSE_BASE, "must be below the eyes"),
+                (NOSE_BASE, index::LIP_UPPER, "must be below the nose"),
+                (index::LIP_UPPER, index::LIP_LOWER, "must be below the upper lip"),
+                (index::LIP_LOWER, CHIN, "must be below the mouth"),
+            ]);
+        for (above, then, reason) in downwards {
+            if down(point(above)) >= down(point(then)) {
+                return Err(InvalidLandmarks::new(path(place(then)), reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Outline {
+    /// The points in the order of [`FIELDS`].
+    fn points(&self) -> [Point; 18] {
+        let Self { mouth, nose, chin, left_eye: l, right_eye: r } = self;
+        [
+            mouth.left,
+            mouth.right,
+            mouth.upper,
+            mouth.lower,
+            nose.base,
+            *chin,
+            l.outer,
+            l.inner,
+            l.upper,
+            l.lower,
+            l.brow,
+            l.iris,
+            r.outer,
+            r.inner,
+            r.upper,
+            r.lower,
+            r.brow,
+            r.iris,
+        ]
+    }
+}
+
+/// The value at a path of names; `null` if it is absent.
+fn lookup<'a>(value: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(value, |value, name| &value[name])
+}
+
+/// Rejects unknown fields, and objects that are none.
+fn check_fields(value: &Value) -> Result<(), InvalidLandmarks> {
+    for object in OBJECTS {
+        if !value[object].is_object() {
+            return Err(InvalidLandmarks::new(object, "must be an object"));
+        }
+    }
+    let known = |path: &str| OBJECTS.contains(&path) || FIELDS.iter().any(|(f, _)| *f == path);
+    let objects = std::iter::once("").chain(OBJECTS);
+    for object in objects {
+        let fields = if object.is_empty() { value } else { &value[object] };
+        for name in fields.as_object().into_iter().flat_map(|fields| fields.keys()) {
+            let path = if object.is_empty() { name.clone() } else { format!("{object}.{name}") };
+            if !known(&path) {
+                return Err(InvalidLandmarks::new(path, "is not known"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads `[x, y]`, fractions of the picture.
+fn read_point(value: &Value, path: &str) -> Result<Point, InvalidLandmarks> {
+    let Some([x, y]) = value.as_array().map(Vec::as_slice) else {
+        return Err(InvalidLandmarks::new(path, "must be [x, y]"));
+    };
+    let mut point = [0.0; 2];
+    for (i, (number, slot)) in [x, y].into_iter().zip(&mut point).enumerate() {
+        let number = number.as_f64().filter(|number| (0.0..=1.0).contains(number));
+        let reason = "must be a number between 0 and 1, a fraction of the picture";
+        *slot = number.ok_or_else(|| InvalidLandmarks::new(format!("{path}[{i}]"), reason))? as f32;
+    }
+    Ok(point)
+}
+
+#[cfg(test)]
+#[path = "input_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+use serde_json::json;
+
+use super::*;
+
+/// A face in the object form.
+fn face() -> Value {
+    json!({
+        "mouth": {"left": [0.4, 0.7], "right": [0.6, 0.7], "upper": [0.5, 0.68], "lower": [0.5, 0.73]},
+        "nose": {"base": [0.5, 0.6]},
+        "chin": [0.5, 0.85],
+        "left_eye": {
+            "outer": [0.35, 0.4], "inner": [0.45, 0.41], "upper": [0.4, 0.38], "lower": [0.4, 0.42],
+            "brow": [0.4, 0.33], "iris": [0.4, 0.4],
+        },
+        "right_eye": {
+            "outer": [0.65, 0.4], "inner": [0.55, 0.41], "upper": [0.6, 0.38], "lower": [0.6, 0.42],
+            "brow": [0.6, 0.33], "iris": [0.6, 0.4],
+        },
+    })
+}
+
+fn rejection(value: &Value) -> (String, String) {
+    let error = Landmarks::from_json(value).unwrap_err();
+    (error.path, error.reason)
+}
+
+#[test]
+fn the_object_form_is_read_and_written() {
+    let landmarks = Landmarks::from_json(&face()).unwrap();
+    let outline = landmarks.outline();
+    assert_eq!(outline.left_eye.brow, [0.4, 0.33]);
+    let again = serde_json::to_value(&landmarks).unwrap();
+    assert_eq!(Landmarks::from_json(&again).unwrap(), landmarks);
+}
+
+#[test]
+fn the_mesh_form_is_read_and_has_the_same_outline() {
+    let outline = Landmarks::from_json(&face()).unwrap();
+    let points = outline.to_points(1000, 1000);
+    let mesh = Landmarks::from_points(&points, 1000, 1000);
+    let mesh = Landmarks::from_json(&serde_json::to_value(&mesh).unwrap()).unwrap();
+    assert!(matches!(&mesh, Landmarks::Mesh(points) if points.len() == POINTS));
+    let pairs = mesh.outline().points().into_iter().zip(outline.outline().points());
+    assert!(pairs.flat_map(|(a, b)| [a[0] - b[0], a[1] - b[1]]).all(|d| d.abs() < 1e-5));
+    let back = mesh.to_points(1000, 1000);
+    assert!(back.iter().zip(&points).all(|(a, b)| distance(*a, *b) < 1e-2));
+    // The unnamed forehead lies above the brows, in the middle.
+    let [x, y] = points[index::FOREHEAD];
+    assert!((450.0..550.0).contains(&x) && y < 330.0, "{x}, {y}");
+}
+
+#[test]
+fn a_wrong_field_is_named_by_its_path() {
+    let changed = |pointer: &str, value: Value| {
+        let mut face = face();
+        *face.pointer_mut(pointer).unwrap() = value;
+        face
+    };
+    let fraction = "must be a number between 0 and 1, a fraction of the picture";
+    for (value, path, reason) in [
+        (json!("no"), "", "must be an array of 478 points, or an object"),
+        (json!([[0.5, 0.5]]), "", "must have 478 points, not 1"),
+        (json!(vec![[0.5, 1.5]; 478]), "[0][1]", fraction),
+        (json!(vec![[0.5]; 478]), "[0]", "must be [x, y]"),
+        (json!(vec![[0.5, 0.5]; 478]), "[291]", "must be to the right of mouth.left"),
+        (json!({}), "mouth", "must be an object"),
+        (changed("/nose", json!([1, 2])), "nose", "must be an object"),
+        (changed("/chin", json!(null)), "chin", "must be [x, y]"),
+        (changed("/chin", json!([0.5, "low"])), "chin[1]", fraction),
+        (changed("/chin", json!([0.5, 0.7])), "chin", "must be below the mouth"),
+        (changed("/left_eye/iris/0", json!(-0.1)), "left_eye.iris[0]", fraction),
+        (changed("/left_eye/iris", json!([0.4, 0.2])), "left_eye.iris", "must be below the brow"),
+        (changed("/nose/base", json!([0.5, 0.3])), "nose.base", "must be below the eyes"),
+        (
+            changed("/mouth/right", json!([0.3, 0.7])),
+            "mouth.right",
+            "must be to the right of mouth.left",
+        ),
+    ] {
+        assert_eq!(rejection(&value), (path.to_owned(), reason.to_owned()), "{path}");
+    }
+    let mut unknown = face();
+    unknown["mouth"]["teeth"] = json!([0.5, 0.7]);
+    assert_eq!(rejection(&unknown).0, "mouth.teeth");
+    let mut missing = face();
+    missing["right_eye"].as_object_mut().unwrap().remove("brow");
+    assert_eq!(rejection(&missing), ("right_eye.brow".to_owned(), "must be [x, y]".to_owned()));
+}
+
+#[test]
+fn a_turned_face_keeps_its_order() {
+    let mut face = face();
+    // Upside down.
+    fn turn(value: &mut Value) {
+        match value {
+            Value::Array(point) => point.iter_mut().for_each(|v| {
+                *v = json!(1.0 - v.as_f64().unwrap());
+            }),
+            Value::Object(fields) => fields.values_mut().for_each(turn),
+            _ => {}
+        }
+    }
+    turn(&mut face);
+    assert!(Landmarks::from_json(&face).is_ok());
+}

@@ -1,0 +1,4 @@
+//! `fuzz::picture` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::picture(bytes));
