@@ -10,7 +10,6 @@ use engine::transport::socket::{self, Socket};
 
 use crate::cli::ConfigPaths;
 use crate::{CommandError, load_config};
-use models::face::photo_upload::Networks;
 
 /// One line of the report.
 #[derive(serde::Serialize)]
@@ -48,7 +47,6 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
         Ok(_) => check_result("faces", "face", false, true, "no built-in avatars".into()),
         Err(error) => check_result("faces", "face", false, true, error),
     });
-    lines.push(check_photos(&config));
     lines.push(check_media_ports(&config));
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
@@ -72,16 +70,6 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
     }
     let broken = failed || lines.iter().any(|l| l.required && !l.ready);
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The networks that find the face of a photo. Photos with landmarks need none.
-fn check_photos(config: &crate::config::Config) -> CheckResult {
-    let networks = Networks::load(&models::paths::mediapipe(&config.models.dir));
-    let detail = match &networks {
-        Ok(_) => "MediaPipe's face networks".to_owned(),
-        Err(why) => format!("{why}; until then, photos of custom avatars need landmarks"),
-    };
-    check_result("photos", "face", networks.is_ok(), false, detail)
 }
 
 /// The avatars that `serve` would offer.
