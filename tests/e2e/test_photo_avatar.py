@@ -71,7 +71,9 @@ def test_a_photo_becomes_an_avatar_that_talks(server, call, luma):
     assert not [file for file in files if re.search("bakes/.*(png|poses|webp)$", str(file))]
     assert not any(b"\x89PNG" in file.read_bytes() for file in files)
 
-    agent = server.create_agent(avatar={"avatar_key_id": record["id"]}, transcripts=[])
+    greeting = "Hello, I was a photo a minute ago, and now I talk to you about it."
+    avatar = {"avatar_key_id": record["id"]}
+    agent = server.create_agent(avatar=avatar, greeting=greeting, transcripts=[])
     seen = pictures_in_call(server, call(), agent["id"])
     assert similarity(luma(record["output"]["preview_url"]), seen) > 0.98
     assert similarity(rest, seen) > 0.98
