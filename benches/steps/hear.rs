@@ -31,14 +31,18 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
     bench_vad(c);
 }
 
-/// The VAD network from the model folder. When instructions are counted, it runs without fused
-/// multiply-add: Valgrind emulates that lane by lane, which takes minutes.
-pub(crate) fn vad_network() -> Arc<Network> {
+/// The folder of the models: that of the environment, or of the checkout.
+pub(crate) fn models_folder() -> PathBuf {
     let named = std::env::var_os(models::paths::MODELS_DIR_VARIABLE).map(PathBuf::from);
     let checkout =
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(models::paths::DEFAULT_MODELS_DIR);
-    let dir = named.unwrap_or_else(checkout);
-    let path = models::paths::vad(&dir);
+    named.unwrap_or_else(checkout)
+}
+
+/// The VAD network from the model folder. When instructions are counted, it runs without fused
+/// multiply-add: Valgrind emulates that lane by lane, which takes minutes.
+pub(crate) fn vad_network() -> Arc<Network> {
+    let path = models::paths::vad(&models_folder());
     let file = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let isa = if under_valgrind() { Isa::Portable } else { Isa::best() };
     Arc::new(Network::from_bytes(&file, isa).unwrap_or_else(|e| panic!("{e}")))

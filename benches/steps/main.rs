@@ -9,6 +9,7 @@
 mod harness;
 mod hear;
 mod inbox;
+mod photo;
 mod record;
 mod show;
 mod speak;
@@ -34,6 +35,6 @@ criterion_group! {
     name = steps;
     config = criterion_config();
     targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches,
-        ticks::benches, record::benches
+        ticks::benches, record::benches, photo::benches
 }
 criterion_main!(steps);

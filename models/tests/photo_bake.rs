@@ -3,6 +3,9 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
 
+#[path = "photo_upload.rs"]
+mod upload;
+
 use character::{Character, CharacterRenderer, Hair, HairStyle, Pose, Rect};
 use models::face::avatar_spec::Gender;
 use models::face::bake::{self, BakeEvent, Error, PatchCache, PlanSubset, PosePlan};
@@ -14,6 +17,9 @@ use photo::PhotoRenderer;
 use rustix::time::{ClockId, clock_gettime};
 
 const SIDE: usize = 128;
+/// Limits of a pose set of 512 × 512 pixels, in seconds of CPU time.
+const MAX_DRAWING: f64 = 4.0;
+const MAX_ENCODING: f64 = 9.0;
 /// Difference in levels from which a change is visible.
 const VISIBLE_LEVELS: u8 = 10;
 
@@ -185,6 +191,9 @@ fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
             all - drawing,
         );
         assert!(baked.pose_set.to_bytes().len() <= bake::MAX_SET_BYTES);
+        if size.0 == 512 && !cfg!(debug_assertions) {
+            assert!(drawing <= MAX_DRAWING && all - drawing <= MAX_ENCODING);
+        }
     }
 }
 

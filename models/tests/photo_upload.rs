@@ -1,0 +1,95 @@
+//! The check of an uploaded photo, without the networks: a person has set the landmarks.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use landmarks::Picture;
+use models::face::photo_source::PhotoRequest;
+use models::face::photo_upload::{self, PreviewPose, Request, Response};
+use serde_json::{Value, json};
+
+use super::{LANDMARKS, avatar};
+
+const SIDE: usize = 256;
+const WITHOUT_NETWORKS: &str = "face.tflite is missing: run `make setup`";
+
+/// A request with the photo of [`avatar`] and its landmarks as fractions.
+fn request() -> Request {
+    let photo = avatar((SIDE, SIDE)).photo;
+    let picture = Picture::new(SIDE, SIDE, photo.rgb).unwrap();
+    let mut landmarks: Value = serde_json::from_str(LANDMARKS).unwrap();
+    scale(&mut landmarks);
+    Request {
+        image: STANDARD.encode(landmarks::encode_png(&picture).unwrap()),
+        landmarks: Some(landmarks),
+        show: vec![PreviewPose::Aa, PreviewPose::Blink],
+        size: [SIDE, SIDE],
+        keep_source: true,
+    }
+}
+
+/// From pixels of 512 to fractions.
+fn scale(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = json!(number.as_f64().unwrap() / 512.0),
+        Value::Array(items) => items.iter_mut().for_each(scale),
+        Value::Object(fields) => fields.values_mut().for_each(scale),
+        _ => {}
+    }
+}
+
+fn respond(request: &Request) -> Response {
+    photo_upload::respond(request, Err(WITHOUT_NETWORKS))
+}
+
+#[test]
+fn a_photo_with_landmarks_needs_no_networks_and_its_source_draws_the_same_face() {
+    let request = request();
+    let Response::Accepted(accepted) = respond(&request) else { panic!("it is refused") };
+    assert_eq!(accepted.landmarks.len(), 478);
+    let [left, top, width, height] = accepted.bounds;
+    assert!(left > 0.2 && top > 0.2 && left + width < 0.8 && top + height < 0.8);
+    let shown: Vec<PreviewPose> = accepted.pictures.keys().copied().collect();
+    assert_eq!(shown, [PreviewPose::Aa, PreviewPose::Blink]);
+    for file in accepted.pictures.values() {
+        assert!(STANDARD.decode(file).unwrap().starts_with(b"RIFF"));
+    }
+    // The source crosses two processes as JSON.
+    let text = json!({
+        "id": "p1", "name": "Pat", "gender": "female", "voice": "heart",
+        "source": accepted.source.unwrap(),
+    });
+    let drawn: PhotoRequest = serde_json::from_value(text).unwrap();
+    assert_eq!(drawn.source.size(), (SIDE, SIDE));
+    let drawn = drawn.into_avatar().unwrap();
+    assert_eq!((drawn.photo.width, drawn.photo.height), (SIDE, SIDE));
+    photo::PhotoRenderer::new(&drawn.photo, &drawn.landmarks).unwrap();
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_its_reason() {
+    let changed = |change: fn(&mut Request)| {
+        let mut request = request();
+        change(&mut request);
+        match respond(&request) {
+            Response::Accepted(_) => "accepted".to_owned(),
+            Response::Refused { reason, .. } => reason,
+            Response::InvalidLandmarks { path, reason } => format!("{path} {reason}"),
+            Response::NoNetworks(why) => why,
+        }
+    };
+    for (found, expected) in [
+        (changed(|r| r.landmarks = None), WITHOUT_NETWORKS),
+        (changed(|r| r.landmarks = Some(Value::Null)), WITHOUT_NETWORKS),
+        (changed(|r| r.image = "AAAA".into()), "not readable"),
+        (changed(|r| r.image.truncate(2_000)), "not readable"),
+        (changed(|r| r.image = "no base64".into()), "not readable"),
+        (
+            changed(|r| r.landmarks.as_mut().unwrap()["chin"] = json!([2, 0])),
+            "chin[0] must be a \
+            number between 0 and 1, a fraction of the picture",
+        ),
+        (changed(|r| r.landmarks.as_mut().unwrap()["chin"] = json!([0.5, 0.99])), "cut off"),
+    ] {
+        assert_eq!(found, expected);
+    }
+}
