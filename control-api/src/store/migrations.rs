@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (14, "document_server", include_str!("../../migrations/0014_document_server.sql")),
     (15, "credential", include_str!("../../migrations/0015_credential.sql")),
     (16, "recording", include_str!("../../migrations/0016_recording.sql")),
+    (17, "photo", include_str!("../../migrations/0017_photo.sql")),
 ];
 
 /// All migrations.
