@@ -132,6 +132,7 @@ export class PhotoStage {
     this.#image.src = photo.uri;
     this.#svg.setAttribute("viewBox", `0 0 ${photo.width} ${photo.height}`);
     this.setLandmarks(null);
+    this.#show("photo");
   }
 
   /** Moves the focus to the photo. Tab then leads to the first point. */

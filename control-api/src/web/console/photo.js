@@ -41,7 +41,7 @@ const FIELDS = [
       ["1280x720", "1280 × 720, wide"],
     ],
   }),
-  field("is_private", "Private", { kind: "check", hint: "Other workspaces cannot see it." }),
+  field("is_private", "Private", { kind: "check" }),
   field("keep_source", "Keep the crop of the face", {
     kind: "check",
     class: "wide",
