@@ -52,5 +52,10 @@ def finish_drawing(server, avatar, character):
         (cache_folder / suffix).write_bytes(
             (ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes()
         )
-    [child] = child_processes(server)
+    # Previews are drawn by other children.
+    [child] = [
+        process
+        for process in child_processes(server)
+        if str(parts) in pathlib.Path(f"/proc/{process}/cmdline").read_text()
+    ]
     os.kill(int(child), signal.SIGKILL)

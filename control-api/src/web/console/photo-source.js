@@ -70,8 +70,12 @@ export function photoSource(signal, onPhoto) {
     showProblem("");
     const photo = file && (await readPhoto(file));
     if (signal.aborted || mine !== newest) return;
-    if (photo) onPhoto(photo);
+    if (photo) accept(photo);
     else showProblem(NOT_A_PICTURE);
+  };
+  const accept = (photo) => {
+    camera.stop();
+    onPhoto(photo);
   };
 
   const fileInput = h("input", {
@@ -126,12 +130,12 @@ export function photoSource(signal, onPhoto) {
     { signal },
   );
 
-  const camera = cameraView(signal, onPhoto, showProblem);
+  const camera = cameraView(signal, accept, showProblem);
   const node = h(
     "section",
     { class: "card photo-source", "aria-label": "Photo" },
     dropZone,
-    camera,
+    camera.node,
     problem,
   );
   return { node, focus: () => fileInput.focus() };
@@ -154,29 +158,26 @@ function cameraView(signal, onPhoto, showProblem) {
     if (!navigator.mediaDevices) return showProblem(NO_SECURE_CONTEXT);
     startButton.disabled = true;
     try {
-      const opened = await navigator.mediaDevices.getUserMedia({
+      stream = await navigator.mediaDevices.getUserMedia({
         video: { facingMode: "user", width: { ideal: 1280 }, height: { ideal: 960 } },
       });
-      stream = opened;
-      if (signal.aborted) return stop();
-      video.srcObject = opened;
-      view.hidden = false;
-      startButton.hidden = true;
-      await video.play();
-      takeButton.focus();
     } catch (error) {
-      stop();
-      showProblem(CAMERA_ERRORS[error.name] ?? "The camera did not start. Choose a file.");
+      return showProblem(CAMERA_ERRORS[error.name] ?? "The camera did not start. Choose a file.");
     } finally {
       startButton.disabled = false;
     }
+    if (signal.aborted) return stop();
+    video.srcObject = stream;
+    view.hidden = false;
+    startButton.hidden = true;
+    takeButton.focus();
+    // Rejects if the camera is stopped before its first picture.
+    video.play().catch(() => {});
   };
   const takePhoto = () => {
     // Before the first picture there is nothing to take.
     if (!video.videoWidth) return;
-    const photo = encode(video, video.videoWidth, video.videoHeight);
-    stop();
-    onPhoto(photo);
+    onPhoto(encode(video, video.videoWidth, video.videoHeight));
   };
   const startButton = button("Use the camera", { id: "camera", onclick: start });
   const takeButton = button("Take the photo", { class: "primary", onclick: takePhoto });
@@ -193,5 +194,5 @@ function cameraView(signal, onPhoto, showProblem) {
     h("div", { class: "actions" }, takeButton, cancelButton),
   );
   signal.addEventListener("abort", stop);
-  return h("div", {}, h("div", { class: "actions" }, startButton), view);
+  return { node: h("div", {}, h("div", { class: "actions" }, startButton), view), stop };
 }

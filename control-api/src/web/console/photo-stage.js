@@ -150,6 +150,7 @@ export class PhotoStage {
     const isNewKind = kind(landmarks) !== kind(this.#landmarks);
     this.#landmarks = landmarks;
     if (isNewKind) this.#createHandles(kind(landmarks));
+    this.markInvalid(null);
     this.#draw();
     // Points that are not at a face yet are moved over the whole photo.
     if (isNewKind) this.#show(Array.isArray(landmarks) ? "face" : "photo");
