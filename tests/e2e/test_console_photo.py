@@ -183,6 +183,7 @@ def test_an_avatar_is_created_from_a_photo(server, console, portrait):
     finish_drawing(server, avatar, "clara")
     page.wait_for_selector(".tags:has-text('Ready')")
     page.wait_for_selector("button:has-text('Talk to Nora')")
+    page.wait_for_selector(".hint:has-text('an encrypted crop is stored. Consent was given on')")
     record = server.request("GET", f"/v2/custom-avatar/{avatar}").json()
     assert (record["status"], record["has_source"]) == ("COMPLETED", True), record
     assert record["consent_at"] and record["gender"] == "female"

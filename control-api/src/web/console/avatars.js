@@ -2,7 +2,7 @@
 
 import { startConversation } from "./agents.js";
 import * as api from "./api.js";
-import { button, h, link, pill } from "./dom.js";
+import { button, h, link, pill, timeElement } from "./dom.js";
 import {
   backLink,
   card,
@@ -203,6 +203,17 @@ export async function avatarsPage({ signal }) {
   ];
 }
 
+/** What is stored of the photo of a finished avatar. */
+const photoNote = ({ consent_at: consentAt, has_source: hasSource }) =>
+  h(
+    "p",
+    { class: "hint" },
+    hasSource
+      ? "Made from a photo, of which an encrypted crop is stored."
+      : "Made from a photo, of which nothing is stored.",
+    consentAt && [" Consent was given on ", timeElement(consentAt), "."],
+  );
+
 /** One custom avatar: its progress, then what can be done with it. */
 export async function avatarPage({ id, signal, navigate }) {
   const path = `/v2/custom-avatar/${encodeURIComponent(id)}`;
@@ -272,6 +283,7 @@ export async function avatarPage({ id, signal, navigate }) {
             { class: "hint" },
             "A call creates an agent with this avatar, which stays in your list.",
           ),
+        current.status === "COMPLETED" && !current.character && photoNote(current),
       ].filter(Boolean),
     );
   };

@@ -34,7 +34,7 @@ export const HANDLES = [
   { path: "mouth.upper", index: 0, label: "Upper edge of the upper lip", reach: 0.3 },
   { path: "mouth.lower", index: 17, label: "Lower edge of the lower lip", reach: 0.3 },
   { path: "mouth.right", index: 291, label: "Right corner of the mouth", reach: 0.3 },
-  { path: "chin", index: 152, label: "Tip of the chin", reach: 0.5 },
+  { path: "chin", index: 152, label: "Tip of the chin", reach: 0.9 },
 ].map(upperCaseFirst);
 
 /** The line between the lips. Only the mesh has it: the middle of the edges of both lips. */

@@ -105,8 +105,8 @@ export function photoSource(signal, onPhoto) {
     h(
       "p",
       { class: "hint", id: "photo-hint" },
-      "One face from the front, in even light, with closed lips and nothing before it. " +
-        "Any size: a large photo is scaled down before it is sent.",
+      "One uncovered face from the front, in even light, with closed lips. Any size: a large " +
+        "photo is scaled down before it is sent.",
     ),
   );
   const onDrag = (isOver) => (event) => {
