@@ -317,6 +317,14 @@ def test_a_photo_comes_from_the_camera_the_clipboard_or_a_drop_and_is_sent_uprig
     chin = photo_page.position("Tip of the chin")
     assert left[0] + 200 < right[0] and abs(left[1] - right[1]) < 60 and chin[1] > left[1] + 300
 
+    # A connection that breaks off loses nothing.
+    console_page.expected_errors.append("ERR_FAILED")
+    page.route("**/v2/custom-avatar/photo", lambda route: route.abort(), times=1)
+    photo_page.point(CORNER).press("ArrowDown")
+    assert photo_page.problem().startswith("The server cannot be reached.")
+    page.click("text=Try again")
+    photo_page.wait_for_previews()
+
     # A pasted picture replaces it. Its face is small, so the avatar will look soft.
     page.evaluate(
         """(data) => {

@@ -1,6 +1,7 @@
 // Where a photo comes from: a file that is chosen, dropped or pasted, or the camera.
 
 import { button, h, icon } from "./dom.js";
+import { toast } from "./ui.js";
 
 /** Maximum length of the longer side of an uploaded photo, in pixels. */
 const MAX_SIDE = 2048;
@@ -71,6 +72,7 @@ export function photoSource(signal, onPhoto) {
     const photo = file && (await readPhoto(file));
     if (signal.aborted || mine !== newest) return;
     if (photo) accept(photo);
+    else if (node.hidden) toast(NOT_A_PICTURE, true);
     else showProblem(NOT_A_PICTURE);
   };
   const accept = (photo) => {

@@ -62,22 +62,28 @@ const NO_CONSENT = {
   ],
 };
 
-/** What a person can do about an error: `{text, handle, byHand}`. */
+const isAboutPoints = ({ field: name }) => name.startsWith("landmarks");
+
+/**
+ * What a person can do about an error: `{text, handle, byHand, again}`. `handle`: the wrong point.
+ * `byHand`: the points can be set by hand. `again`: the same request may succeed later.
+ */
 function explain(error) {
-  const rejected = error.details.find(({ field: name }) => name.startsWith("landmarks"));
-  const handle = rejected && handleOfField(rejected.field);
-  if (rejected)
-    return {
-      handle,
-      text: `${handle?.label ?? "The points"}: ${api.toSentence(rejected.reason)}`,
-      byHand: false,
-    };
+  const rejected = error.details.find(isAboutPoints);
+  if (rejected) {
+    const handle = handleOfField(rejected.field);
+    return { handle, text: `${handle?.label ?? "The points"}: ${api.toSentence(rejected.reason)}` };
+  }
   if (error.details.length)
     return { text: error.details.map(({ reason }) => api.toSentence(reason)).join(" ") };
   // The networks are not installed: `userMessage` asks to try again, which does not help.
   if (error.status === 503) return { text: api.toSentence(error.reason), byHand: true };
   const isRefusal = error.status === 400 && error.reason && !UNREADABLE.includes(error.reason);
-  return { text: error.userMessage, byHand: isRefusal };
+  return {
+    text: error.userMessage,
+    byHand: Boolean(isRefusal),
+    again: error.status === 0 || error.status >= 500,
+  };
 }
 
 /** The previews. They are dimmed while they show other points than the photo. */
@@ -135,12 +141,13 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
     resetButton.disabled = false;
     requestPreviews(true);
   });
-  const showProblem = ({ text, handle = null, byHand = false }) => {
+  const showProblem = ({ text, handle = null, byHand = false, again = false }) => {
     problemText = text;
     problem.textContent = text;
     problem.hidden = !text;
     stage.markInvalid(handle);
     handButton.hidden = !byHand || Boolean(stage.landmarks);
+    againButton.hidden = !again;
   };
   const check = new PhotoCheck(signal, {
     onBusy: (isBusy) => {
@@ -213,6 +220,14 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
       stage.node.querySelector(".photo-point").focus();
     },
   });
+  const againButton = button("Try again", {
+    hidden: true,
+    onclick: () => {
+      stage.focus();
+      showProblem({ text: "" });
+      requestPreviews(false);
+    },
+  });
   const otherPhotoButton = button(
     "Another photo",
     {
@@ -249,9 +264,12 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
     try {
       return await api.post("/v2/custom-avatar", { ...fields, ...body() });
     } catch (error) {
-      if (!(error instanceof api.ApiError) || !error.reason || error.status !== 400) throw error;
-      showProblem(explain(error));
-      throw error;
+      const isAboutPhoto =
+        error.status === 400 && (error.reason || error.details.some(isAboutPoints));
+      if (!isAboutPhoto) throw error;
+      const explanation = explain(error);
+      showProblem(explanation);
+      throw new api.ApiError(400, { error: explanation.text });
     }
   };
   const formView = form({
@@ -271,7 +289,9 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
     save,
     onSaved: ({ id }) => navigate(`/console/avatars/${id}`, { force: true }),
   });
-  formView.field("resolution").node.addEventListener("change", () => requestPreviews(true));
+  formView.field("resolution").node.addEventListener("change", () => {
+    if (photo) requestPreviews(true);
+  });
 
   const previewCard = h(
     "section",
@@ -291,7 +311,15 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
       warnings,
       status,
       pointsHint,
-      h("div", { class: "actions" }, handButton, scaleButtons, resetButton, otherPhotoButton),
+      h(
+        "div",
+        { class: "actions" },
+        againButton,
+        handButton,
+        scaleButtons,
+        resetButton,
+        otherPhotoButton,
+      ),
     ),
     h("div", { class: "photo-side" }, previewCard, formView.node),
   );
