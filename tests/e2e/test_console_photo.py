@@ -107,7 +107,7 @@ class PhotoPage:
         # A hand does not meet the middle exactly.
         self.page.mouse.move(x + 1, y - 1)
         self.page.mouse.down()
-        self.page.mouse.move(x + 1 + right, y - 1 + down, steps=4)
+        self.page.mouse.move(x + 1 + right, y - 1 + down, steps=2)
         self.page.mouse.up()
 
     def problem(self) -> str:
@@ -292,9 +292,9 @@ def test_a_photo_comes_from_the_camera_the_clipboard_or_a_drop_and_is_sent_uprig
     large = with_orientation(
         redraw(
             portrait,
-            "const canvas = make(3000, 2400); const context = canvas.getContext('2d'); "
-            "context.translate(0, 2400); context.rotate(-Math.PI / 2); "
-            "context.drawImage(image, 0, 300, 2400, 2400); return canvas;",
+            "const canvas = make(2500, 2000); const context = canvas.getContext('2d'); "
+            "context.translate(0, 2000); context.rotate(-Math.PI / 2); "
+            "context.drawImage(image, 0, 250, 2000, 2000); return canvas;",
         ),
         EXIF_TOP_RIGHT,
     )
@@ -372,7 +372,8 @@ def test_the_page_of_a_photo_is_accessible(server, console, portrait):
             page.set_viewport_size({"width": width, "height": 800})
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{state} at {width}"] = found
-            console_page.save_screenshot(f"photo-{state}-{width}")
+            if width in (320, 1440):
+                console_page.save_screenshot(f"photo-{state}-{width}")
 
     check("empty")
     photo_page.choose(portrait).wait_for_previews()
