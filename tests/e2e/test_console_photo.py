@@ -389,6 +389,12 @@ def test_the_page_of_a_photo_is_accessible(server, console, portrait):
         assert page.evaluate(IS_FOCUS_VISIBLE), label
         # With reduced motion, the view changes in the next frame.
         console_page.wait_for(f"({IS_IN_PHOTO})()", timeout=10)
+    # A point that is moved out of the visible part stays visible.
+    page.click("button:has-text('Mouth')")
+    photo_page.point(CORNER).focus()
+    for _ in range(8):
+        page.keyboard.press("Shift+ArrowLeft")
+    console_page.wait_for(f"({IS_IN_PHOTO})()", timeout=10)
     for key in ["Shift+ArrowUp"] * 12:
         photo_page.point("Tip of the chin").press(key)
     page.wait_for_selector(".photo-card .problem:visible")

@@ -75,6 +75,8 @@ export class PhotoStage {
   #landmarks = null;
   #handles = [];
   #view = "photo";
+  /** The visible rectangle. It stays while points move. */
+  #shown = [0, 0, 1, 1];
   #dragged = null;
   #onChange;
 
@@ -223,7 +225,7 @@ export class PhotoStage {
     }
   }
 
-  /** The visible rectangle in pixels of the photo: `[left, top, width, height]`. */
+  /** What a view shows now: `[left, top, width, height]` in pixels of the photo, and its aspect. */
   #rectangle() {
     const { width, height } = this.#photo;
     const aspect = Math.min(MAX_ASPECT, Math.max(MIN_ASPECT, width / height));
@@ -264,6 +266,7 @@ export class PhotoStage {
     for (const chip of this.#chips)
       chip.setAttribute("aria-pressed", String(chip.dataset.view === name));
     const { aspect, rectangle } = this.#rectangle();
+    this.#shown = rectangle;
     const [left, top, width, height] = rectangle;
     const percent = (value) => `${value * 100}%`;
     this.#stage.style.setProperty("--aspect", String(aspect));
@@ -273,11 +276,11 @@ export class PhotoStage {
     this.#layer.style.height = percent(this.#photo.height / height);
   }
 
-  /** Changes the view if a focused point is outside of it. */
+  /** Changes the view if a focused or moved point is outside of it. */
   #reveal(handle) {
     const [x, y] = this.#place(handle);
     const isOutside = () => {
-      const [left, top, width, height] = this.#rectangle().rectangle;
+      const [left, top, width, height] = this.#shown;
       const [right, down] = [x * this.#photo.width - left, y * this.#photo.height - top];
       return right < 0 || right > width || down < 0 || down > height;
     };
