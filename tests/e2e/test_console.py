@@ -590,14 +590,21 @@ def test_avatars_and_providers_show_their_state(server, console):
         "((all) => all.length && all.every((picture) => picture.naturalWidth > "
         "100))([...document.querySelectorAll('.tile img')])"
     )
-    page.click("text=From a picture")
-    page.get_by_label(re.compile("^Name")).fill("Me")
-    page.set_input_files(
-        "#picture", {"name": "me.png", "mimeType": "image/png", "buffer": b"\x89PNG\r\n\x1a\n...."}
+    failed = {
+        "id": "0",
+        "avatar_name": "Me",
+        "gender": "female",
+        "status": "FAILED",
+        "progress": 0,
+        "error": "the avatar could not be drawn",
+    }
+    page.route(
+        "**/v2/custom-avatars?*",
+        lambda route: route.fulfill(json=[failed], headers={"x-total-count": "1"}),
     )
-    page.click("text=Create avatar")
+    console_page.open("avatars")
     page.wait_for_selector(
-        ".list li:has-text('Me'):has-text('Failed'):has-text('No renderer is installed.')"
+        ".list li:has-text('Me'):has-text('Failed'):has-text('The avatar could not be drawn.')"
     )
     console_page.open("providers")
     page.wait_for_selector("li:has-text('Moonshine'):has-text('Ready')")

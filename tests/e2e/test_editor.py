@@ -6,7 +6,6 @@ shipped pose set takes the place of the drawn one. The long tier draws.
 """
 
 import os
-import pathlib
 import re
 import signal
 import statistics
@@ -16,17 +15,22 @@ import numpy as np
 import pytest
 
 from kit.avatar_call import pictures_in_call, similarity
+from kit.bake import (
+    TEST_TIMEOUT,
+    child_processes,
+    finish_drawing,
+    has_exited,
+    process_fields,
+    wait_for,
+)
 from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS
 from kit.polling import wait_until
 from kit.preview_stub import PreviewStub
-from kit.server import ROOT
 
 #: Seconds until a change is visible, on an otherwise idle machine.
 PREVIEW_TIME = 1.5
 #: Seconds to draw an avatar on two otherwise idle cores.
 BAKE_TIME = 360
-#: Timeout in seconds for actions that take no time on an idle machine.
-TEST_TIMEOUT = 120
 #: Hair takes most of a preview's time.
 BALD = {"hair": {"style": "none"}}
 
@@ -361,51 +365,6 @@ def test_an_avatar_is_usable_while_it_is_baked_and_improves_during_a_call(
     report.add("a drawn person in the call: likeness before and after", likeness)
     assert likeness > 0.92
     call_page.save_screenshot("editor-early")
-
-
-def process_fields(process):
-    """Fields of a process from its state on (proc(5)); empty once it is gone."""
-    try:
-        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return None
-
-
-def has_exited(process):
-    fields = process_fields(process)
-    return not fields or fields[0] == "Z"
-
-
-def child_processes(server):
-    """The living child processes of a server."""
-    processes = {
-        path.name: process_fields(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")
-    }
-    return [
-        process
-        for process, fields in processes.items()
-        if fields and fields[0] != "Z" and int(fields[1]) == server.process.pid
-    ]
-
-
-def wait_for(wanted, what):
-    """The first true value of `wanted()`."""
-    return wait_until(wanted, what, TEST_TIMEOUT)
-
-
-def finish_drawing(server, avatar, character):
-    """Puts the shipped pose set of `character` where the program that draws this avatar stores
-    finished sets, and makes the server start that program again."""
-    parts = server.data / "bakes" / avatar / "parts"
-    (cache_folder,) = wait_for(
-        lambda: parts.exists() and list(parts.iterdir()), "the drawing begins"
-    )
-    for suffix in ("webp", "poses"):
-        (cache_folder / suffix).write_bytes(
-            (ROOT / "assets" / "avatars" / f"{character}.512.{suffix}").read_bytes()
-        )
-    [child] = child_processes(server)
-    os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_bake_stops_when_deleted_and_continues_after_a_restart(start_server, tmp_path):

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Path;
-use axum::http::{HeaderMap, Response};
+use axum::http::{HeaderMap, HeaderValue, Response};
 use axum::{Router, routing::get};
 use bytes::Bytes;
 
-use super::{Asset, CSS, JS, page, served};
+use super::{Asset, CSS, JS, PERMISSIONS_POLICY, page, served};
 
 const PAGE: &str = include_str!("console/console.html");
+/// The camera takes photos of new avatars.
+const PERMISSIONS: &str = "camera=(self), geolocation=(), microphone=(self)";
 
 macro_rules! assets {
     ($($kind:ident: $($name:literal),*;)*) => {
@@ -21,13 +23,14 @@ macro_rules! assets {
 
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
-    CSS: "console.css", "parts.css", "recording.css";
+    CSS: "console.css", "parts.css", "photo.css", "recording.css";
     JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agent-recording-fields.js",
         "agents.js", "api.js", "app.js", "avatars.js", "chain-test.js", "character.js",
         "control.js", "conversation.js", "conversations.js", "credentials.js", "deliveries.js",
         "dom.js", "editor.js", "field-ids.js", "files.js", "form.js", "guardrails.js", "keys.js",
         "knowledge.js", "local-llm.js", "login.js", "mcp.js", "media-player.js", "meeting.js",
-        "paths.js", "preview.js", "provider-widgets.js", "providers.js", "recording-timeline.js",
+        "paths.js", "photo-check.js", "photo-landmarks.js", "photo-source.js", "photo-stage.js",
+        "photo.js", "preview.js", "provider-widgets.js", "providers.js", "recording-timeline.js",
         "recording.js", "records.js", "sample-player.js", "scope.js", "selectable-avatars.js",
         "templates.js", "timed-lines.js", "tools.js", "transcript-follower.js",
         "transcript-view.js", "transcript.js", "turns.js", "ui.js", "voice-picker.js",
@@ -47,7 +50,10 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(media_origin: Option<&str
     let media: Arc<str> = media.into();
     // Images of avatars are data URIs.
     let shell = async move || {
-        page(Bytes::from_static(PAGE.as_bytes()), "'self' data:", Some(&media), "'none'")
+        let content = Bytes::from_static(PAGE.as_bytes());
+        let mut response = page(content, "'self' data:", Some(&media), "'none'");
+        response.headers_mut().insert(PERMISSIONS_POLICY, HeaderValue::from_static(PERMISSIONS));
+        response
     };
     Router::new()
         .route("/console", get(shell.clone()))
@@ -92,6 +98,7 @@ mod tests {
                 !policy.contains("unsafe") && policy.ends_with("frame-ancestors 'none'"),
                 "{policy}"
             );
+            assert_eq!(response.headers()[PERMISSIONS_POLICY], PERMISSIONS, "{path}");
         }
     }
 

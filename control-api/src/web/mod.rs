@@ -118,6 +118,9 @@ impl Pages {
     }
 }
 
+/// Which devices a page may use.
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+
 /// Default source of a page's images.
 const SELF: &str = "'self'";
 
@@ -153,7 +156,7 @@ fn page(content: Bytes, images: &str, media: Option<&str>, ancestors: &str) -> R
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (
-            HeaderName::from_static("permissions-policy"),
+            PERMISSIONS_POLICY,
             HeaderValue::from_static("camera=(), geolocation=(), microphone=(self)"),
         ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),

@@ -155,7 +155,8 @@ async function parseBody(response) {
 }
 
 export const get = async (path, signal) => parseBody(await request("GET", path, { signal }));
-export const post = async (path, body = {}) => parseBody(await request("POST", path, { body }));
+export const post = async (path, body = {}, signal) =>
+  parseBody(await request("POST", path, { body, signal }));
 /** Posts `body` and returns the response as a Blob (a rendered picture). */
 export const postForBlob = async (path, body, signal) =>
   readBody((await request("POST", path, { body, signal })).blob());

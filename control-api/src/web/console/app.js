@@ -13,6 +13,7 @@ import { keysPage } from "./keys.js";
 import { knowledgeBasePage, knowledgePage } from "./knowledge.js";
 import { loginForm } from "./login.js";
 import { mcpPage, mcpsPage } from "./mcp.js";
+import { photoPage } from "./photo.js";
 import { providersPage } from "./providers.js";
 import { hasScope, setScope } from "./scope.js";
 import { templatePage, templatesPage } from "./templates.js";
@@ -35,6 +36,7 @@ const ROUTES = [
   ["templates/:id", templatePage],
   ["avatars", avatarsPage],
   ["avatars/new", editorPage],
+  ["avatars/photo", photoPage],
   ["avatars/:id", avatarPage],
   ["knowledge", knowledgePage],
   ["knowledge/:id", knowledgeBasePage],

@@ -1,15 +1,12 @@
-// Avatars: the stock avatars of the server, and custom ones, from the editor or from a picture.
+// Avatars: the stock avatars of the server, and custom ones, from the editor or from a photo.
 
 import { startConversation } from "./agents.js";
 import * as api from "./api.js";
-import { button, h, link, pill } from "./dom.js";
-import { readAsDataUrl } from "./files.js";
-import { form } from "./form.js";
+import { button, h, link, pill, timeElement } from "./dom.js";
 import {
   backLink,
   card,
   confirmDialog,
-  dialog,
   errorMessage,
   pageHeader,
   pollWhileVisible,
@@ -23,7 +20,6 @@ const STATUS_LABELS = {
   COMPLETED: ["Ready", "good"],
   FAILED: ["Failed", "bad"],
 };
-const MAX_PICTURE_BYTES = 9 << 20;
 
 const stockAvatarTile = (avatar) =>
   h(
@@ -133,13 +129,11 @@ export async function avatarsPage({ signal }) {
             h(
               "h3",
               {},
-              avatar.character
-                ? h(
-                    "a",
-                    { id: `see-${avatar.id}`, href: `/console/avatars/${avatar.id}` },
-                    avatar.avatar_name,
-                  )
-                : avatar.avatar_name,
+              h(
+                "a",
+                { id: `see-${avatar.id}`, href: `/console/avatars/${avatar.id}` },
+                avatar.avatar_name,
+              ),
             ),
             h(
               "p",
@@ -149,7 +143,7 @@ export async function avatarsPage({ signal }) {
                 : `${avatar.gender}${avatar.is_private ? ", private" : ""}`,
             ),
           ),
-          avatar.character && isInProgress(avatar) && progressBar(avatar),
+          isInProgress(avatar) && progressBar(avatar),
           statusPill(avatar),
           avatar.output &&
             link(
@@ -189,9 +183,10 @@ export async function avatarsPage({ signal }) {
         { needs: "administer", class: "button primary" },
         "plus",
       ),
-      button(
-        "From a picture",
-        { needs: "administer", onclick: () => pictureDialog(refresh) },
+      link(
+        "From a photo",
+        "/console/avatars/photo",
+        { needs: "administer", class: "button" },
         "file",
       ),
     ),
@@ -201,12 +196,23 @@ export async function avatarsPage({ signal }) {
       : errorMessage(new api.ApiError(503, {})),
     card(
       "Your own",
-      h("p", { class: "soft" }, "Drawn from settings, or created from one picture of a face."),
+      h("p", { class: "soft" }, "Drawn from settings, or animated from one photo of a face."),
       list,
       emptyNote,
     ),
   ];
 }
+
+/** What is stored of the photo of a finished avatar. */
+const photoNote = ({ consent_at: consentAt, has_source: hasSource }) =>
+  h(
+    "p",
+    { class: "hint" },
+    hasSource
+      ? "Made from a photo, of which an encrypted crop is stored."
+      : "Made from a photo, of which nothing is stored.",
+    consentAt && [" Consent was given on ", timeElement(consentAt), "."],
+  );
 
 /** One custom avatar: its progress, then what can be done with it. */
 export async function avatarPage({ id, signal, navigate }) {
@@ -277,6 +283,7 @@ export async function avatarPage({ id, signal, navigate }) {
             { class: "hint" },
             "A call creates an agent with this avatar, which stays in your list.",
           ),
+        current.status === "COMPLETED" && !current.character && photoNote(current),
       ].filter(Boolean),
     );
   };
@@ -349,81 +356,4 @@ export async function avatarPage({ id, signal, navigate }) {
       ),
     ),
   ];
-}
-
-function pictureDialog(refresh) {
-  return dialog("An avatar from a picture", (close) => {
-    const preview = h("img", { class: "preview", alt: "", hidden: true });
-    const errorText = h("p", { class: "fault", id: "picture-fault", hidden: true });
-    let image = "";
-    const fileInput = h("input", {
-      type: "file",
-      id: "picture",
-      accept: "image/png,image/jpeg,image/webp",
-      "aria-describedby": "picture-hint picture-fault",
-      onchange: async () => {
-        const [chosen] = fileInput.files;
-        image = "";
-        preview.hidden = true;
-        errorText.hidden = true;
-        if (!chosen) return;
-        if (chosen.size > MAX_PICTURE_BYTES) return showError("The picture may have at most 9 MB.");
-        image = await readAsDataUrl(chosen);
-        preview.src = image;
-        preview.hidden = false;
-      },
-    });
-    const showError = (text) => {
-      errorText.textContent = text;
-      errorText.hidden = false;
-    };
-    const formView = form({
-      value: { gender: "female" },
-      label: "Create avatar",
-      sections: [
-        {
-          fields: [
-            { path: "avatar_name", label: "Name", required: true },
-            {
-              path: "gender",
-              label: "Gender",
-              kind: "select",
-              options: [
-                ["female", "Female"],
-                ["male", "Male"],
-              ],
-            },
-            { path: "is_private", label: "Private", kind: "check" },
-          ],
-        },
-      ],
-      save: async (body) => {
-        if (!image) throw new api.ApiError(400, { error: "Choose a picture first" });
-        return api.post("/v2/custom-avatar", { ...body, input_image: image });
-      },
-      onSaved: () => {
-        close("");
-        toast("The avatar is queued. Its state is shown in the list.");
-        refresh();
-      },
-    });
-    formView.node
-      .querySelector(".fields")
-      .append(
-        h(
-          "div",
-          { class: "field wide" },
-          h("label", { for: "picture" }, "Picture"),
-          h(
-            "p",
-            { class: "hint", id: "picture-hint" },
-            "PNG, JPEG or WebP, at most 9 MB. One face, from the front, in even light.",
-          ),
-          fileInput,
-          preview,
-          errorText,
-        ),
-      );
-    return formView.node;
-  });
 }

@@ -1,0 +1,101 @@
+// Tests of the landmarks of a photo: `node --test`.
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { getPath } from "../../control-api/src/web/console/paths.js";
+import {
+  defaultOutline,
+  HANDLES,
+  handleOfField,
+  LIP_LINE,
+  MESH_HANDLES,
+  meshPlace,
+  moveMeshHandle,
+  moveOutline,
+  moveOutlineHandle,
+  outlineCentre,
+  scaleOutline,
+} from "../../control-api/src/web/console/photo-landmarks.js";
+
+const SIZE = { width: 800, height: 600 };
+const NAMED = new Map(
+  HANDLES.map(({ path, index }) => [index, getPath(defaultOutline(SIZE), path)]),
+);
+/** A mesh with the named points at their places, and the others around the mouth. */
+const MESH = Array.from({ length: 478 }, (_, i) => {
+  const [x, y] = NAMED.get(61);
+  return NAMED.get(i) ?? [x + ((i % 20) - 10) * 0.004, y + (Math.floor(i / 20) - 12) * 0.004];
+});
+const corner = HANDLES.find(({ path }) => path === "mouth.left");
+const iris = HANDLES.find(({ path }) => path === "left_eye.iris");
+const distance = (a, b) => Math.hypot(a[0] - b[0], a[1] - b[1]);
+
+test("a moved handle takes the points around it along and leaves the other handles", () => {
+  const [x, y] = MESH[61];
+  const moved = moveMeshHandle(MESH, corner, [x - 0.03, y + 0.01], SIZE);
+  assert.deepEqual(moved[61], [x - 0.03, y + 0.01]);
+  for (const { index, pair } of MESH_HANDLES)
+    for (const other of [index, pair])
+      if (other !== undefined && other !== 61) assert.deepEqual(moved[other], MESH[other]);
+  const shifts = MESH.map((point, i) => distance(point, moved[i]));
+  const whole = shifts[61];
+  assert.ok(shifts.every((shift) => shift <= whole + 1e-9));
+  const near = MESH.map((_, i) => i).filter(
+    (i) => !NAMED.has(i) && i < 468 && ![13, 14].includes(i) && distance(MESH[i], MESH[61]) < 0.01,
+  );
+  assert.ok(near.length > 0 && near.every((i) => shifts[i] > 0.5 * whole && shifts[i] < whole));
+  assert.ok(shifts.slice(468).every((shift) => shift === 0));
+});
+
+test("an iris moves as a whole and moves nothing else", () => {
+  const [x, y] = MESH[468];
+  const moved = moveMeshHandle(MESH, iris, [x + 0.02, y], SIZE);
+  MESH.forEach((point, i) => {
+    const shift = i >= 468 && i < 473 ? 0.02 : 0;
+    assert.ok(distance(moved[i], [point[0] + shift, point[1]]) < 1e-9, `point ${i}`);
+  });
+});
+
+test("the line between the lips moves the inner edges of both lips", () => {
+  const [x, y] = meshPlace(MESH, LIP_LINE);
+  const moved = moveMeshHandle(MESH, LIP_LINE, [x, y + 0.01], SIZE);
+  assert.ok(distance(meshPlace(moved, LIP_LINE), [x, y + 0.01]) < 1e-9);
+  for (const i of [13, 14]) assert.ok(distance(moved[i], [MESH[i][0], MESH[i][1] + 0.01]) < 1e-9);
+  assert.deepEqual([moved[0], moved[17]], [MESH[0], MESH[17]]);
+});
+
+test("no point leaves the picture", () => {
+  const inside = (points) => points.flat().every((value) => value >= 0 && value <= 1);
+  assert.ok(inside(moveMeshHandle(MESH, corner, [-1, 2], SIZE)));
+  const outline = defaultOutline(SIZE);
+  const points = (named) => HANDLES.map(({ path }) => getPath(named, path));
+  const moved = moveOutline(outline, [2, -2]);
+  assert.ok(inside(points(moved)));
+  // The shape stays.
+  const [before, after] = [points(outline), points(moved)];
+  const shift = [after[0][0] - before[0][0], after[0][1] - before[0][1]];
+  assert.ok(
+    after.every(
+      (point, i) => distance(point, [before[i][0] + shift[0], before[i][1] + shift[1]]) < 1e-9,
+    ),
+  );
+  assert.ok(inside(points(moveOutlineHandle(outline, corner, [-3, 0.5]))));
+  assert.equal(scaleOutline(outline, 10), outline, "too large for the picture");
+});
+
+test("an outline is scaled around its middle", () => {
+  const outline = defaultOutline(SIZE);
+  const larger = scaleOutline(outline, 1.1);
+  assert.ok(distance(outlineCentre(outline), outlineCentre(larger)) < 1e-9);
+  const width = ({ mouth }) => mouth.right[0] - mouth.left[0];
+  assert.ok(Math.abs(width(larger) / width(outline) - 1.1) < 1e-9);
+});
+
+test("a rejected field names its handle", () => {
+  const label = (field) => handleOfField(field)?.label;
+  assert.equal(label("landmarks.left_eye.iris"), "Iris of the left eye");
+  assert.equal(label("landmarks.mouth.left[0]"), "Left corner of the mouth");
+  assert.equal(label("landmarks[152]"), "Tip of the chin");
+  assert.equal(label("landmarks[14][1]"), "Line between the lips");
+  assert.equal(label("landmarks"), undefined);
+});
