@@ -75,7 +75,8 @@ from_row!(Row {
 });
 
 const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, progress, output, \
-    error, consent_at, CAST(source IS NOT NULL AS BIGINT) AS has_source, created_at, updated_at";
+    error, consent_at, CAST(CASE WHEN source IS NULL THEN 0 ELSE 1 END AS BIGINT) AS has_source, \
+    created_at, updated_at";
 
 /// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
