@@ -12,7 +12,7 @@ use std::time::Duration;
 use self::video::{Video, VideoBlock};
 use self::writer::DeliveryWriter;
 use crate::capture::{CaptureReader, ReadError};
-use crate::mixer::Mixer;
+use crate::mixer::{Mixer, samples};
 use crate::{Channels, Packet, SAMPLE_RATE, Track};
 
 /// A packet may be this much older than one before it in the file of a call: the network held it
@@ -98,8 +98,9 @@ struct Delivery<W: Write + Seek> {
 impl<W: Write + Seek> Delivery<W> {
     /// Adds the next packet in time.
     fn push(&mut self, mixer: &mut Mixer, packet: &Packet) -> Result<(), Error> {
-        // All packets before this one are here, so the sound before it is complete.
-        self.write_sound(mixer, samples(packet.at))?;
+        // All packets before this one are here.
+        let settled = mixer.settled(packet.at);
+        self.write_sound(mixer, settled)?;
         match packet.track {
             Track::Video(frame) => {
                 let time = u64::try_from(packet.at.as_millis()).unwrap_or(u64::MAX);
@@ -134,10 +135,6 @@ impl<W: Write + Seek> Delivery<W> {
         let bytes = self.writer.finish(duration).map_err(Error::Write)?;
         Ok(Summary { duration, bytes })
     }
-}
-
-fn samples(time: Duration) -> u64 {
-    time.as_micros() as u64 * u64::from(SAMPLE_RATE) / 1_000_000
 }
 
 /// Sorts packets by time. Those of the same time keep their order.

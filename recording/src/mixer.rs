@@ -1,5 +1,7 @@
 //! Encodes both voices of a call as one Opus stream.
 
+use std::time::Duration;
+
 use opus::{Application, Bitrate, Encoder};
 
 use crate::timeline::Timeline;
@@ -14,6 +16,11 @@ const STEREO_BITRATE: i32 = 80_000;
 const COMPLEXITY: i32 = 5;
 /// Maximum size of a packet in bytes (RFC 6716, 3.2.1, for two frames).
 const MAX_PACKET_BYTES: usize = 2_552;
+
+/// Position of a time in samples.
+pub(crate) fn samples(time: Duration) -> u64 {
+    time.as_micros() as u64 * u64::from(SAMPLE_RATE) / 1_000_000
+}
 
 /// The voices of a call.
 pub(crate) struct Mixer {
@@ -61,12 +68,18 @@ impl Mixer {
 
     /// Adds a packet of a voice.
     pub(crate) fn push(&mut self, packet: &Packet) {
-        let position = packet.at.as_micros() as u64 * u64::from(SAMPLE_RATE) / 1_000_000;
+        let position = samples(packet.at);
         match packet.track {
             Track::Agent => self.agent.push(position, &packet.data),
             Track::User => self.user.push(position, &packet.data),
             Track::Video(_) => {}
         }
+    }
+
+    /// Position up to which the sound is complete, if all packets before `time` are here.
+    pub(crate) fn settled(&self, time: Duration) -> u64 {
+        let at = samples(time);
+        self.agent.settled(at).min(self.user.settled(at))
     }
 
     /// Position after the last sample of the voices.

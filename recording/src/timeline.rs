@@ -46,6 +46,13 @@ impl Timeline {
         self.end.unwrap_or(0).saturating_sub(OPUS_DELAY.into())
     }
 
+    /// Position up to which no packet can change the samples any more, if all packets before `at` are
+    /// here: the next one continues this voice, or conceals a loss.
+    pub(crate) fn settled(&self, at: u64) -> u64 {
+        let settled = self.end.filter(|end| at <= end + MAX_CONCEALED).unwrap_or(at);
+        settled.saturating_sub(OPUS_DELAY.into())
+    }
+
     /// Adds a packet whose first sample has this position. Packets that cannot be decoded are
     /// silence.
     pub(crate) fn push(&mut self, position: u64, packet: &Bytes) {

@@ -121,6 +121,65 @@ impl Delivered {
     }
 }
 
+/// Loudness of each piece of 5 ms.
+fn loudness(samples: &[i16]) -> Vec<f64> {
+    let level = |piece: &[i16]| {
+        let sum: f64 = piece.iter().map(|sample| f64::from(*sample).powi(2)).sum();
+        (sum / piece.len() as f64).sqrt()
+    };
+    samples.chunks_exact(240).map(level).collect()
+}
+
+/// A voice of 3 s whose packets begin `offset` ms after the start; without those in `lost`. Video
+/// and the other voice are between its packets.
+fn capture_with_offset(offset: u64, track: Track, lost: &[usize]) -> Vec<u8> {
+    let other = if track == Track::Agent { Track::User } else { Track::Agent };
+    let (tone, silence) = (voice(440.0, 3, &[0.0..3.0]), voice(440.0, 3, &[]));
+    let mut packets: Vec<(u64, Track, Bytes)> = Vec::new();
+    for (n, (tone, silence)) in tone.iter().zip(&silence).enumerate() {
+        let at = n as u64 * 20;
+        if !lost.contains(&n) {
+            packets.push((at + offset, track, tone.clone()));
+        }
+        packets.push((at + 7, other, silence.clone()));
+        let frame = if n == 0 { Frame::Key } else { Frame::Picture };
+        let picture = if n == 0 { vec![0x10, 0, 0] } else { vec![0x31, n as u8, 0] };
+        packets.push((n as u64 * 40, Track::Video(frame), picture.into()));
+    }
+    packets.sort_by_key(|packet| packet.0);
+    let mut out = Vec::new();
+    let mut writer = CaptureWriter::new(&mut out, Some(SIZE)).unwrap();
+    for (at, track, data) in packets {
+        writer.push(Packet { at: Duration::from_millis(at), track, data }).unwrap();
+    }
+    writer.flush().unwrap();
+    out
+}
+
+#[test]
+fn a_voice_has_no_gaps_at_any_offset_of_its_packets() {
+    for track in [Track::Agent, Track::User] {
+        for offset in 0..20 {
+            let file = deliver(&capture_with_offset(offset, track, &[]), Channels::Mixed);
+            let levels = loudness(&file.sound(1));
+            // From .1 s to 2.9 s.
+            let quietest = levels[20..580].iter().copied().fold(f64::MAX, f64::min);
+            assert!(quietest > 4_000.0, "offset {offset} ms of {track:?}: {quietest}");
+        }
+    }
+}
+
+#[test]
+fn a_loss_of_two_packets_is_concealed_at_any_offset() {
+    for offset in 0..20 {
+        let capture = capture_with_offset(offset, Track::User, &[70, 71]);
+        let levels = loudness(&deliver(&capture, Channels::Mixed).sound(1));
+        // The concealment fades after the first packet.
+        let first = levels[282..286].iter().copied().fold(f64::MAX, f64::min);
+        assert!(first > 2_000.0, "offset {offset} ms: {:?}", &levels[270..300]);
+    }
+}
+
 /// The first and the last ms at which samples of 10 ms are loud.
 fn loud(samples: &[i16]) -> (usize, usize) {
     let is_loud = |piece: &[i16]| piece.iter().any(|sample| sample.abs() > 2_000);
