@@ -35,8 +35,8 @@ pub(crate) struct PhotoAvatarBody {
     /// Whether the person agrees to the avatar. Stored with the time and the API key. The
     /// configuration may require it.
     consent: Option<bool>,
-    /// Whether the levelled crop of the photo stays stored, encrypted. Without it, the background
-    /// cannot be changed later. True by default.
+    /// Whether the levelled crop of the photo stays stored, encrypted, so that the avatar can be drawn
+    /// again. True by default.
     keep_source: Option<bool>,
 }
 

@@ -46,7 +46,7 @@ const FIELDS = [
     kind: "check",
     class: "wide",
     hint:
-      "The levelled crop stays stored, encrypted, so that the background can be changed later. " +
+      "The levelled crop stays stored, encrypted, so that the avatar can be drawn again. " +
       "The uploaded photo itself is not stored.",
   }),
   field("consent", "I have the right to use this person's face", {
