@@ -48,6 +48,7 @@ mod tests {
         let found = warnings.sentence(other, Some("a built-in voice"));
         assert_eq!(found.as_deref(), Some(own_fallback), "the one reported before did not serve");
         assert_eq!(warnings.sentence("élan.", None).as_deref(), Some("Élan."));
+        assert_eq!(warnings.sentence("vLLM failed", None).as_deref(), Some("vLLM failed."));
         assert_eq!(warnings.sentence("", None).as_deref(), Some("."));
     }
 }

@@ -39,8 +39,12 @@ const BAD_KEY: [&str; 6] = [
 /// 403 they may be about a model, a voice or a region.
 const UNAUTHORIZED: [&str; 2] = ["unauthorized", "not authorized"];
 
-/// The text with a capital letter at its beginning. The messages of errors have none.
+/// The text with a capital letter at its beginning. The messages of errors have none. A name such as
+/// vLLM stays as it is.
 pub(crate) fn capitalized(text: &str) -> String {
+    if text.chars().nth(1).is_some_and(char::is_uppercase) {
+        return text.to_owned();
+    }
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
