@@ -73,6 +73,7 @@ impl PhotoChecks {
             Ok(Response::NoNetworks(why)) => {
                 Err(ApiError::Unavailable(format!("{why}; without it, a photo needs `landmarks`")))
             }
+            Ok(Response::Background(_)) => Err(failed("the child answered another question")),
             Err(error) => Err(failed(&format!("the child's response is invalid: {error}"))),
         }
     }
@@ -92,7 +93,7 @@ impl PhotoChecks {
         let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         };
-        let line = serde_json::to_vec(request)?;
+        let line = serde_json::to_vec(&serde_json::json!({"photo": request}))?;
         let write = async {
             // A child that has ended does not read.
             let _ = input.write_all(&line).await;

@@ -10,7 +10,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use models::face::avatar_spec;
-use models::face::photo_upload::Request;
+use models::face::photo_upload::Task;
 use serde_json::json;
 
 /// Behavior of a bake, indexed by the character's seed. Any other seed yields a pose set.
@@ -45,7 +45,11 @@ fn bake(arguments: &[String]) {
         // A photo: its landmarks came from `check_photo`.
         let line = std::io::stdin().lock().lines().next().unwrap().unwrap();
         let request: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(request["source"]["landmarks"], json!([[0.25, 0.5]]), "{request}");
+        assert_eq!(
+            request["subject"]["photo"]["source"]["landmarks"],
+            json!([[0.25, 0.5]]),
+            "{request}"
+        );
         0
     } else {
         let file = Path::new(&arguments[0]);
@@ -112,7 +116,8 @@ fn bake(arguments: &[String]) {
 
 /// Answers by the word in the photo, after the 24 bytes of its header.
 fn check_photo() {
-    let request: Request = serde_json::from_reader(std::io::stdin().lock()).unwrap();
+    let task: Task = serde_json::from_reader(std::io::stdin().lock()).unwrap();
+    let Task::Photo(request) = task else { panic!("it is no photo") };
     let photo = STANDARD.decode(&request.image).unwrap();
     let word = String::from_utf8_lossy(photo.get(24..).unwrap_or_default()).into_owned();
     if let Some(file) = word.strip_prefix("wait:") {

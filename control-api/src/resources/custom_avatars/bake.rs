@@ -27,7 +27,8 @@ use bytes::Bytes;
 use engine_api::PoseSetFile;
 use models::face::PoseSet;
 use models::face::avatar_spec::{self, AvatarSpec, Gender};
-use models::face::photo_source::{PhotoRequest, PhotoSource};
+use models::face::bake_request::{BakeRequest, BakeSubject, PhotoRequest};
+use models::face::photo_source::PhotoSource;
 use models::tts;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -185,6 +186,8 @@ impl BakeTask {
         let gender = if job.gender == "male" { Gender::Male } else { Gender::Female };
         let voice = tts::default_voice(gender == Gender::Female).to_owned();
         let request = PhotoRequest { id: job.id, name: job.name, gender, voice, source };
+        let request =
+            BakeRequest { subject: BakeSubject::Photo(Box::new(request)), background: None };
         Ok(Subject::Photo(json!(request).to_string() + "\n"))
     }
 
