@@ -13,11 +13,12 @@ use std::time::Instant;
 use anyhow::Context as _;
 use bytes::Bytes;
 use models::face::PoseSet;
-use models::face::avatar_source::AvatarSource;
+use models::face::avatar_source::{AvatarSource, Subject};
 use models::face::avatar_spec::{self, AvatarSpec};
+use models::face::background::Background;
 use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PosePlan};
+use models::face::bake_request::{BakeRequest, BakeSubject};
 use models::face::photo_avatar::PhotoAvatar;
-use models::face::photo_source::PhotoRequest;
 
 use crate::{CommandError, child_process};
 
@@ -38,29 +39,40 @@ pub(crate) struct BakeOptions<'a> {
     pub(crate) json: bool,
 }
 
-/// Name of the avatar whose photo is read from standard input.
+/// Name of the avatar that is read from standard input.
 const FROM_STDIN: &str = "-";
 
 /// What is baked.
-enum Avatar {
+struct Avatar {
+    person: Person,
+    background: Option<Background>,
+    /// Width and height of the pose set, if they are not those of the command line.
+    size: Option<(usize, usize)>,
+}
+
+enum Person {
     Character(Box<AvatarSpec>),
-    /// With the size of its pose set.
-    Photo(Box<PhotoAvatar>, (usize, usize)),
+    Photo(Box<PhotoAvatar>),
 }
 
 impl Avatar {
+    fn character(avatar: AvatarSpec) -> Self {
+        Self { person: Person::Character(Box::new(avatar)), background: None, size: None }
+    }
+
     fn source(&self) -> AvatarSource<'_> {
-        match self {
-            Self::Character(avatar) => (&**avatar).into(),
-            Self::Photo(avatar, _) => (&**avatar).into(),
-        }
+        let subject = match &self.person {
+            Person::Character(avatar) => Subject::Character(avatar),
+            Person::Photo(avatar) => Subject::Photo(avatar),
+        };
+        AvatarSource { subject, background: self.background.as_ref() }
     }
 
     /// `avatar_key_id` and display name.
     fn names(&self) -> (&str, &str) {
-        match self {
-            Self::Character(avatar) => (&avatar.id, &avatar.name),
-            Self::Photo(avatar, _) => (&avatar.id, &avatar.name),
+        match &self.person {
+            Person::Character(avatar) => (&avatar.id, &avatar.name),
+            Person::Photo(avatar) => (&avatar.id, &avatar.name),
         }
     }
 }
@@ -76,18 +88,17 @@ pub(crate) fn run(
     if background {
         child_process::lower_priority(child_process::BAKE_NICENESS)?;
     }
-    let photo = (avatar == Some(FROM_STDIN)).then(read_photo).transpose()?;
+    let requested = (avatar == Some(FROM_STDIN)).then(read_request).transpose()?;
     if background {
         child_process::exit_when_stdin_closes()?;
     }
     let pixels =
         parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
-    let avatars: Vec<Avatar> = match (photo, avatar) {
-        (Some(photo), _) => vec![photo],
-        (None, Some(who)) => vec![Avatar::Character(Box::new(find_avatar(who)?))],
+    let avatars: Vec<Avatar> = match (requested, avatar) {
+        (Some(avatar), _) => vec![avatar],
+        (None, Some(who)) => vec![Avatar::character(find_avatar(who)?)],
         (None, None) => {
-            let stock = avatar_spec::ids().filter_map(avatar_spec::find);
-            stock.map(|avatar| Avatar::Character(Box::new(avatar))).collect()
+            avatar_spec::ids().filter_map(avatar_spec::find).map(Avatar::character).collect()
         }
     };
     if avatars.len() > 1 && options.partial_out.is_some() {
@@ -110,8 +121,7 @@ pub(crate) fn run(
             return Err(CommandError::Usage(format!("--out {}: {why}", file.display())));
         }
         check_writable(&file)?;
-        let pixels = if let Avatar::Photo(_, size) = avatar { *size } else { pixels };
-        bake_one(avatar, pixels, &file, options)?;
+        bake_one(avatar, avatar.size.unwrap_or(pixels), &file, options)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -183,16 +193,25 @@ fn check_writable(file: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Reads the photo from the first line of standard input.
-fn read_photo() -> Result<Avatar, CommandError> {
+/// Reads the avatar from the first line of standard input.
+fn read_request() -> Result<Avatar, CommandError> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     let unreadable = |why: String| CommandError::Usage(format!("standard input: {why}"));
-    let request: PhotoRequest =
+    let BakeRequest { subject, background } =
         serde_json::from_str(&line).map_err(|error| unreadable(error.to_string()))?;
-    let size = request.source.size();
-    let photo = request.into_avatar().map_err(|error| unreadable(error.to_string()))?;
-    Ok(Avatar::Photo(Box::new(photo), size))
+    let (person, [width, height]) = match subject {
+        BakeSubject::Character(request) => {
+            let size = request.size;
+            (Person::Character(Box::new(request.into_avatar().map_err(unreadable)?)), size)
+        }
+        BakeSubject::Photo(request) => {
+            let size = request.source.size();
+            let photo = request.into_avatar().map_err(|error| unreadable(error.to_string()))?;
+            (Person::Photo(Box::new(photo)), [size.0, size.1])
+        }
+    };
+    Ok(Avatar { person, background, size: Some((width, height)) })
 }
 
 fn bake_one(

@@ -1,6 +1,7 @@
-//! `visavis photo`: the server's child process that checks an uploaded photo.
+//! `visavis photo`: the server's child process that checks an uploaded photo, or decodes the picture
+//! of a background.
 //!
-//! Standard input is one request in JSON, standard output its response
+//! Standard input is one task in JSON, standard output its response
 //! ([`models::face::photo_upload`]). The networks are loaded first. Then the process can open
 //! nothing more, because the photo may take it over.
 
@@ -8,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use models::face::photo_upload::{self, Networks, Request};
+use models::face::photo_upload::{self, Networks, Segmenter, Task};
 
 use crate::{CommandError, child_process};
 
@@ -17,13 +18,15 @@ const LIMITS: documents::Limits = documents::Limits { cpu_seconds: 10, memory_by
 
 pub(crate) fn run(models: &Path) -> Result<ExitCode, CommandError> {
     child_process::lower_priority(child_process::PREVIEW_NICENESS)?;
-    let networks = Networks::load(&models::paths::mediapipe(models));
+    let folder = models::paths::mediapipe(models);
+    let (networks, segmenter) = (Networks::load(&folder), Segmenter::load(&folder));
     photo_upload::draw_with_one_thread();
     documents::confine(LIMITS)?;
     let mut request = Vec::new();
     std::io::stdin().lock().read_to_end(&mut request)?;
-    let request: Request = serde_json::from_slice(&request)?;
-    let response = photo_upload::respond(&request, networks.as_ref().map_err(String::as_str));
+    let task: Task = serde_json::from_slice(&request)?;
+    let networks = networks.as_ref().map_err(String::as_str);
+    let response = photo_upload::respond(&task, networks, segmenter.as_ref().ok());
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, &response)?;
     out.flush()?;

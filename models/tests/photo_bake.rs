@@ -3,6 +3,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
 
+#[path = "backgrounds.rs"]
+mod backgrounds;
 #[path = "photo_upload.rs"]
 mod upload;
 
@@ -35,15 +37,19 @@ const LANDMARKS: &str = r#"{
                   "lower": [304.7, 240.5], "brow": [312.0, 188.0], "iris": [304.0, 224.8]}
 }"#;
 
-/// An avatar from a photo of this size.
-fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
-    let character = Character {
+/// The person on the photo.
+fn character() -> Character {
+    Character {
         seed: 3,
         asymmetry: 0.0,
         hair: Hair { style: HairStyle::None, ..Hair::default() },
         ..Character::default()
-    };
-    let renderer = CharacterRenderer::new(&character).unwrap();
+    }
+}
+
+/// An avatar from a photo of this size.
+fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
+    let renderer = CharacterRenderer::new(&character()).unwrap();
     let view = renderer.head_view(&Pose::default(), (width, height));
     let rgb = view.draw(&Pose::default(), Rect::whole(width, height)).to_picture().rgb();
     let scale = height as f32 / 512.0;
@@ -56,6 +62,7 @@ fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
         voice: "heart".into(),
         photo: Photo { width, height, rgb },
         landmarks: landmarks.map(|[x, y]| [left + x * scale, y * scale]),
+        mask: None,
     }
 }
 

@@ -3,8 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use landmarks::Picture;
-use models::face::photo_source::PhotoRequest;
-use models::face::photo_upload::{self, PreviewPose, Request, Response};
+use models::face::bake_request::PhotoRequest;
+use models::face::photo_upload::{self, PreviewPose, Request, Response, Task};
 use serde_json::{Value, json};
 
 use super::{LANDMARKS, avatar};
@@ -37,14 +37,13 @@ fn scale(value: &mut Value) {
     }
 }
 
-fn respond(request: &Request) -> Response {
-    photo_upload::respond(request, Err(WITHOUT_NETWORKS))
+fn respond(request: Request) -> Response {
+    photo_upload::respond(&Task::Photo(request), Err(WITHOUT_NETWORKS), None)
 }
 
 #[test]
 fn a_photo_with_landmarks_needs_no_networks_and_its_source_draws_the_same_face() {
-    let request = request();
-    let Response::Accepted(accepted) = respond(&request) else { panic!("it is refused") };
+    let Response::Accepted(accepted) = respond(request()) else { panic!("it is refused") };
     assert_eq!(accepted.landmarks.len(), 478);
     let [left, top, width, height] = accepted.bounds;
     assert!(left > 0.2 && top > 0.2 && left + width < 0.8 && top + height < 0.8);
@@ -60,6 +59,7 @@ fn a_photo_with_landmarks_needs_no_networks_and_its_source_draws_the_same_face()
     });
     let drawn: PhotoRequest = serde_json::from_value(text).unwrap();
     assert_eq!(drawn.source.size(), (SIDE, SIDE));
+    assert!(!drawn.source.has_mask());
     let drawn = drawn.into_avatar().unwrap();
     assert_eq!((drawn.photo.width, drawn.photo.height), (SIDE, SIDE));
     photo::PhotoRenderer::new(&drawn.photo, &drawn.landmarks).unwrap();
@@ -70,11 +70,12 @@ fn what_cannot_be_used_is_refused_with_its_reason() {
     let changed = |change: fn(&mut Request)| {
         let mut request = request();
         change(&mut request);
-        match respond(&request) {
+        match respond(request) {
             Response::Accepted(_) => "accepted".to_owned(),
             Response::Refused { reason, .. } => reason,
             Response::InvalidLandmarks { path, reason } => format!("{path} {reason}"),
             Response::NoNetworks(why) => why,
+            Response::Background(_) => "a background".to_owned(),
         }
     };
     for (found, expected) in [
@@ -92,4 +93,16 @@ fn what_cannot_be_used_is_refused_with_its_reason() {
     ] {
         assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn a_picture_of_a_background_is_decoded_and_kept_as_webp() {
+    let respond = |file: String| {
+        let task: Task = serde_json::from_value(json!({"background": file})).unwrap();
+        photo_upload::respond(&task, Err(WITHOUT_NETWORKS), None)
+    };
+    let Response::Background(stored) = respond(request().image) else { panic!("it is refused") };
+    assert!(STANDARD.decode(stored).unwrap().starts_with(b"RIFF"));
+    let Response::Refused { reason, .. } = respond("AAAA".into()) else { panic!("accepted") };
+    assert_eq!(reason, "not readable");
 }

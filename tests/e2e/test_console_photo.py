@@ -110,6 +110,23 @@ class PhotoPage:
         self.page.mouse.move(x + 1 + right, y - 1 + down, steps=2)
         self.page.mouse.up()
 
+    def drag_with_finger(self, label: str, right: float, down: float):
+        """Drags a point by CSS pixels, on a touch screen."""
+        box = self.point(label).bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        touch = self.page.context.new_cdp_session(self.page)
+        touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        for kind, places in (
+            ("touchStart", [(x, y)]),
+            ("touchMove", [(x + right / 2, y + down / 2)]),
+            ("touchMove", [(x + right, y + down)]),
+            ("touchEnd", []),
+        ):
+            points = [{"x": x, "y": y} for x, y in places]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        touch.send("Emulation.setTouchEmulationEnabled", {"enabled": False})
+        touch.detach()
+
     def problem(self) -> str:
         self.page.wait_for_selector(".photo-card .problem:visible")
         return self.page.inner_text(".photo-card .problem")
@@ -389,6 +406,15 @@ def test_the_page_of_a_photo_is_accessible(server, console, portrait):
         assert page.evaluate(IS_FOCUS_VISIBLE), label
         # With reduced motion, the view changes in the next frame.
         console_page.wait_for(f"({IS_IN_PHOTO})()", timeout=10)
+    # A finger moves the point and not the page.
+    page.click("button:has-text('Mouth')")
+    chin = photo_page.position("Tip of the chin")
+    place = page.evaluate("[scrollX, scrollY]")
+    photo_page.drag_with_finger("Tip of the chin", 0, 30)
+    photo_page.wait_for_previews()
+    moved = photo_page.position("Tip of the chin")
+    assert moved[0] == chin[0] and moved[1] > chin[1] + 5, (chin, moved)
+    assert page.evaluate("[scrollX, scrollY]") == place
     # A point that is moved out of the visible part stays visible.
     page.click("button:has-text('Mouth')")
     photo_page.point(CORNER).focus()

@@ -241,6 +241,28 @@ impl HeadView<'_> {
         Patch { rect, light }
     }
 
+    /// Share of the person in each pixel of the picture in this pose, 0 … 1. The head pose is that
+    /// of the view.
+    #[must_use]
+    pub fn coverage(&self, pose: &Pose) -> Vec<f32> {
+        let scene = Scene::new(&self.renderer.character, &Pose { head: self.rest.head, ..*pose });
+        let (grid, hair) = self.hair();
+        let shader =
+            Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: grid.as_ref() };
+        render::coverage(&shader, hair)
+    }
+
+    /// The background without the person.
+    #[must_use]
+    pub fn studio(&self) -> Patch {
+        let scene = Scene::new(&self.renderer.character, &self.rest);
+        let shader = Shader { scene: &scene, camera: &self.camera, lights: lights(), grid: None };
+        let (width, height) = (self.camera.width, self.camera.height);
+        let place = |i: usize| ((i % width) as f32 + 0.5, (i / width) as f32 + 0.5);
+        let light = (0..width * height).map(place).map(|(x, y)| shader.background(x, y)).collect();
+        Patch { rect: Rect::whole(width, height), light }
+    }
+
     /// The rectangle of the picture that contains this part of the head in the rest pose, aligned
     /// to a grid of this many pixels.
     fn bounding_rect(&self, low: Vec3, high: Vec3, grid: usize) -> Rect {

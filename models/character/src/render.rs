@@ -61,6 +61,32 @@ pub(crate) fn draw_rect(
         .collect()
 }
 
+/// The share of each pixel of the picture that solids or hair cover, 0 … 1. Beards, brows and lashes
+/// do not count: they hardly leave the outline.
+pub(crate) fn coverage(shader: &Shader<'_>, hair: &HairLayer) -> Vec<f32> {
+    let (width, height) = (shader.camera.width, shader.camera.height);
+    let rect = [0, 0, width, height];
+    let together = RayStarts::new(shader, rect, TILE_PIXELS, 0.03, None);
+    let starts = RayStarts::new(shader, rect, SUBTILE_PIXELS, 0.003, Some(&together));
+    (0..width * height)
+        .into_par_iter()
+        .map(|i| {
+            let (x, y) = (i % width, i / width);
+            let solid = SAMPLE_OFFSETS.map(|[dx, dy]| {
+                let ray = shader.camera.ray(x as f32 + dx, y as f32 + dy);
+                ray_march::intersect(shader.scene, shader.camera, ray, starts.get(x, y)).is_some()
+            });
+            let parts = (0..SUBPIXELS).flat_map(|v| (0..SUBPIXELS).map(move |u| (u, v)));
+            let covered = parts.filter(|&(u, v)| {
+                let part =
+                    v * EDGE_SAMPLES / SUBPIXELS * EDGE_SAMPLES + u * EDGE_SAMPLES / SUBPIXELS;
+                solid[part] || hair.sample(x, y, u, v).0 < BACKGROUND_DEPTH
+            });
+            covered.count() as f32 / (SUBPIXELS * SUBPIXELS) as f32
+        })
+        .collect()
+}
+
 /// Whether a strand comes near a rectangle of the picture.
 fn strand_near_rect(shader: &Shader<'_>, strand: &Strand, [x0, y0, x1, y1]: [usize; 4]) -> bool {
     let margin = 14.0;

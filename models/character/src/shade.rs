@@ -383,7 +383,7 @@ impl Shader<'_> {
     }
 
     /// A gradient with a window and lamps out of focus.
-    fn background(&self, x: f32, y: f32) -> Vec3 {
+    pub(crate) fn background(&self, x: f32, y: f32) -> Vec3 {
         let height = self.camera.height as f32;
         let (u, v) = ((x - self.camera.width as f32 * 0.5) / height, y / height);
         let [middle, rim] = self.scene.appearance.background;

@@ -18,19 +18,45 @@ pub const MAX_SOURCE_SIDE: usize = 1024;
 /// If a side is 0.
 #[must_use]
 pub fn level(picture: &Picture, points: &Points, size: [usize; 2]) -> (Picture, Points) {
-    assert!(size[0] > 0 && size[1] > 0, "a crop has pixels");
     let frame = frame(points, size);
-    let mut rgb = Vec::with_capacity(size[0] * size[1] * 3);
-    Pyramid::new(picture).sample(frame, size, Border::Nearest, |colour| {
-        rgb.extend(colour.map(|value| (value + 0.5).clamp(0.0, 255.0) as u8));
-    });
-    #[expect(clippy::expect_used, reason = "the sampler gives each pixel once")]
-    let crop = Picture::new(size[0], size[1], rgb).expect("a crop has all its pixels");
+    let crop = sample(picture, frame, size);
     let moved = points.map(|point| {
         let [x, y] = frame.fractions_of(point);
         [x * size[0] as f32, y * size[1] as f32]
     });
     (crop, moved)
+}
+
+/// The whole picture in another size. Its shape may change.
+///
+/// # Panics
+/// If a side is 0.
+#[must_use]
+pub fn resize(picture: &Picture, size: [usize; 2]) -> Picture {
+    let sides = [picture.width() as f32, picture.height() as f32];
+    sample(picture, Frame { centre: sides.map(|side| side / 2.0), size: sides, turn: 0.0 }, size)
+}
+
+/// The middle of the picture in another size. What does not fit into that shape is cut off.
+///
+/// # Panics
+/// If a side is 0.
+#[must_use]
+pub fn cover(picture: &Picture, size: [usize; 2]) -> Picture {
+    let sides = [picture.width() as f32, picture.height() as f32];
+    let scale = (sides[0] / size[0] as f32).min(sides[1] / size[1] as f32);
+    let shown = size.map(|side| side as f32 * scale);
+    sample(picture, Frame { centre: sides.map(|side| side / 2.0), size: shown, turn: 0.0 }, size)
+}
+
+fn sample(picture: &Picture, frame: Frame, size: [usize; 2]) -> Picture {
+    assert!(size[0] > 0 && size[1] > 0, "a crop has pixels");
+    let mut rgb = Vec::with_capacity(size[0] * size[1] * 3);
+    Pyramid::new(picture).sample(frame, size, Border::Nearest, |colour| {
+        rgb.extend(colour.map(|value| (value + 0.5).clamp(0.0, 255.0) as u8));
+    });
+    #[expect(clippy::expect_used, reason = "the sampler gives each pixel once")]
+    Picture::new(size[0], size[1], rgb).expect("a crop has all its pixels")
 }
 
 /// Size of the crop to keep of a photo whose avatar is drawn in `size`: of the same shape, with the

@@ -70,6 +70,16 @@ impl PhotoRenderer {
         }
     }
 
+    /// The place of the photo, in pixels, that appears at `pixel` while the head is held as in
+    /// `pose`. The motions of eyes and mouth are ignored.
+    #[must_use]
+    pub fn photo_place(&self, pose: &Pose, pixel: [f32; 2]) -> [f32; 2] {
+        let Face { frame, .. } = self.face;
+        let place = frame.to_face(Vec2::from(pixel));
+        let from = turn::source(&self.face, pose.head, place);
+        if from == place { pixel } else { frame.to_photo(from).to_array() }
+    }
+
     /// The rectangle in which lips and jaw move while the head is held as in `rest`, on the grid of
     /// macroblocks.
     #[must_use]

@@ -5,6 +5,7 @@ use character::{Picture, Pose, Rect};
 
 use super::bake::Error;
 use super::breath::Chest;
+use super::cutout::Cutout;
 
 /// Pixels over which a moved part fades into the rest.
 pub(super) const FEATHER: usize = 12;
@@ -27,6 +28,13 @@ pub(super) trait AvatarRenderer: Sync {
         h: usize,
         base: Pose,
     ) -> Result<(Picture, Box<dyn StanceRenderer + '_>), Error>;
+
+    /// Separates the avatar from the background in `still`, the picture of the stance with this
+    /// pose.
+    ///
+    /// # Errors
+    /// If that is impossible for this avatar.
+    fn cut_out(&self, base: Pose, still: &Picture) -> Result<Cutout, Error>;
 }
 
 /// The renderer of one stance.

@@ -1,13 +1,23 @@
-//! What an avatar is drawn from: a character, or a photo.
+//! What an avatar is drawn from: a character, or a photo; and what is behind it.
 
 use serde::Serialize;
 
 use super::avatar_spec::AvatarSpec;
+use super::background::Background;
 use super::photo_avatar::PhotoAvatar;
+
+/// An avatar to draw.
+#[derive(Clone, Copy)]
+pub struct AvatarSource<'a> {
+    /// The person.
+    pub subject: Subject<'a>,
+    /// What replaces the background of the character or the photo.
+    pub background: Option<&'a Background>,
+}
 
 /// What an avatar is drawn from.
 #[derive(Clone, Copy)]
-pub enum AvatarSource<'a> {
+pub enum Subject<'a> {
     /// A drawn character.
     Character(&'a AvatarSpec),
     /// A photo with its landmarks.
@@ -23,7 +33,7 @@ pub(super) struct Identity<'a> {
     pub(super) voice: &'a str,
 }
 
-impl<'a> AvatarSource<'a> {
+impl<'a> Subject<'a> {
     pub(super) fn identity(self) -> Identity<'a> {
         match self {
             Self::Character(AvatarSpec { id, name, gender, voice, .. })
@@ -36,12 +46,12 @@ impl<'a> AvatarSource<'a> {
 
 impl<'a> From<&'a AvatarSpec> for AvatarSource<'a> {
     fn from(avatar: &'a AvatarSpec) -> Self {
-        Self::Character(avatar)
+        Self { subject: Subject::Character(avatar), background: None }
     }
 }
 
 impl<'a> From<&'a PhotoAvatar> for AvatarSource<'a> {
     fn from(avatar: &'a PhotoAvatar) -> Self {
-        Self::Photo(avatar)
+        Self { subject: Subject::Photo(avatar), background: None }
     }
 }

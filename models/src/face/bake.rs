@@ -11,10 +11,11 @@ use photo::{Photo, PhotoRenderer};
 use sha2::{Digest, Sha256};
 
 use super::avatar_renderer::{AvatarRenderer, FEATHER};
-use super::avatar_source::{AvatarSource, Identity};
+use super::avatar_source::{AvatarSource, Identity, Subject};
 use super::avatar_spec::AvatarSpec;
+use super::background::BackgroundError;
 use super::character_avatar::{CharacterAvatar, locate_chest};
-use super::photo_avatar::PhotoAvatar;
+use super::photo_avatar::{PhotoAvatar, PhotoAvatarRenderer};
 use super::picture::I420;
 use super::pose_set::{self, Look, PoseId, PoseSet, Stance};
 use super::rasterize::Rasterizer;
@@ -34,6 +35,12 @@ pub enum Error {
     /// The photo has another size than the pose set.
     #[error("the photo has {0}×{1} pixels, but the pose set has {2}×{3}")]
     PhotoSize(usize, usize, usize, usize),
+    /// The background cannot be replaced, because it is unknown where the person is.
+    #[error("the photo has no mask of the person, so its background cannot be replaced")]
+    NoMask,
+    /// The background cannot be used.
+    #[error("the background cannot be used: {0}")]
+    Background(#[from] BackgroundError),
     /// Error of the encoder.
     #[error(transparent)]
     Vp8(#[from] vp8::Error),
@@ -81,16 +88,17 @@ pub fn fingerprint<'a>(
     size: (usize, usize),
     plan: &PosePlan,
 ) -> String {
-    let all = match avatar.into() {
-        AvatarSource::Character(avatar) => {
+    let AvatarSource { subject, background } = avatar.into();
+    let all = match subject {
+        Subject::Character(avatar) => {
             let versions = (character::VERSION, env!("FACE_VERSION"));
-            serde_json::to_vec(&(versions, avatar, size, plan))
+            serde_json::to_vec(&(versions, avatar, size, plan, background))
         }
-        AvatarSource::Photo(avatar) => {
+        Subject::Photo(avatar) => {
             let versions = (photo::VERSION, env!("FACE_VERSION"));
             let photo = Sha256::digest(&avatar.photo.rgb).to_vec();
-            let identity = AvatarSource::Photo(avatar).identity();
-            serde_json::to_vec(&(versions, identity, photo, &avatar.landmarks, size, plan))
+            let of_photo = (photo, &avatar.landmarks, &avatar.mask);
+            serde_json::to_vec(&(versions, subject.identity(), of_photo, size, plan, background))
         }
     };
     let all = all.expect("the fingerprint serializes to JSON");
@@ -175,13 +183,16 @@ pub fn bake_progressively<'a>(
     cache: &PatchCache,
     on_event: impl FnMut(BakeEvent) + Send,
 ) -> Result<BakeOutput, Error> {
-    let avatar = avatar.into();
-    let renderer: Box<dyn AvatarRenderer + '_> = match avatar {
-        AvatarSource::Character(avatar) => Box::new(CharacterAvatar::new(avatar, size, cache)?),
-        AvatarSource::Photo(avatar) => Box::new(photo_renderer(avatar, size)?),
+    let AvatarSource { subject, background } = avatar.into();
+    let renderer: Box<dyn AvatarRenderer + '_> = match subject {
+        Subject::Character(avatar) => Box::new(CharacterAvatar::new(avatar, size, cache)?),
+        Subject::Photo(avatar) => Box::new(PhotoAvatarRenderer {
+            renderer: photo_renderer(avatar, size)?,
+            mask: avatar.mask.as_deref(),
+        }),
     };
-    let mut rasterizer = Rasterizer::new(&*renderer, plan)?;
-    let avatar = avatar.identity();
+    let mut rasterizer = Rasterizer::new(&*renderer, background, plan)?;
+    let avatar = subject.identity();
     let reporter = Mutex::new((on_event, 0.0_f64));
     let on_event = |event: BakeEvent| {
         let (on_event, reached) = &mut *reporter.lock().unwrap_or_else(PoisonError::into_inner);

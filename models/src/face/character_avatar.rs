@@ -6,6 +6,7 @@ use super::avatar_renderer::{AvatarRenderer, FEATHER, Region, RegionDelta, Stanc
 use super::avatar_spec::AvatarSpec;
 use super::bake::{Error, PatchCache};
 use super::breath::Chest;
+use super::cutout::Cutout;
 
 /// A drawn character at one size.
 pub(super) struct CharacterAvatar<'a> {
@@ -52,6 +53,11 @@ impl AvatarRenderer for CharacterAvatar<'_> {
         let (eyes, mouth) = (part(view.eyes_rect()), part(view.mouth_rect()));
         let stance = CharacterStance { h, base, view, whole, eyes, mouth, cache: self.cache };
         Ok((still, Box::new(stance)))
+    }
+
+    fn cut_out(&self, base: Pose, _: &Picture) -> Result<Cutout, Error> {
+        let view = self.renderer.head_view(&base, self.size);
+        Ok(Cutout { person: view.coverage(&base), background: view.studio().to_picture().rgb() })
     }
 }
 

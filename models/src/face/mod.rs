@@ -3,11 +3,15 @@
 mod avatar_renderer;
 pub mod avatar_source;
 pub mod avatar_spec;
+pub mod background;
 pub mod bake;
+pub mod bake_request;
 mod breath;
 mod character_avatar;
 pub mod character_schema;
+mod cutout;
 mod frames;
+mod matte;
 pub mod photo_avatar;
 pub mod photo_source;
 pub mod photo_upload;

@@ -10,6 +10,7 @@ use super::avatar_renderer::{AvatarRenderer, FEATHER, Region, RegionDelta, Stanc
 use super::avatar_spec::Gender;
 use super::bake::Error;
 use super::breath::Chest;
+use super::cutout::Cutout;
 
 /// Specification of an avatar from one photo.
 #[derive(Clone, Debug)]
@@ -26,19 +27,27 @@ pub struct PhotoAvatar {
     pub photo: Photo,
     /// Landmarks of the face, in pixels of the photo.
     pub landmarks: Landmarks,
+    /// Share of the person in each pixel of the photo, 0 … 1. Needed to replace its background.
+    pub mask: Option<Vec<f32>>,
 }
 
 /// Distance from the eyes to below the chin, relative to that to the chin.
 const BELOW_CHIN: f32 = 1.36;
 
-impl AvatarRenderer for PhotoRenderer {
+/// The renderer of a photo, and the person's share in each of its pixels.
+pub(super) struct PhotoAvatarRenderer<'a> {
+    pub(super) renderer: PhotoRenderer,
+    pub(super) mask: Option<&'a [f32]>,
+}
+
+impl AvatarRenderer for PhotoAvatarRenderer<'_> {
     /// The photo as it is.
     fn rest(&self) -> Pose {
         Pose::default()
     }
 
     fn chest(&self) -> Chest {
-        let FaceBounds { eyes, chin } = self.face_bounds();
+        let FaceBounds { eyes, chin } = self.renderer.face_bounds();
         Chest::new((chin[0], eyes[1]), (chin[1] - eyes[1]) * BELOW_CHIN)
     }
 
@@ -47,16 +56,40 @@ impl AvatarRenderer for PhotoRenderer {
         _: usize,
         base: Pose,
     ) -> Result<(Picture, Box<dyn StanceRenderer + '_>), Error> {
-        let (width, height) = self.size();
-        let rgb = self.draw(&base, Rect::whole(width, height));
+        let renderer = &self.renderer;
+        let (width, height) = renderer.size();
+        let rgb = renderer.draw(&base, Rect::whole(width, height));
         let rgba = rgb.chunks_exact(3).flat_map(|p| [p[0], p[1], p[2], 255]).collect();
-        let stance = PhotoStance {
-            renderer: self,
-            eyes: self.eyes_rect(&base),
-            mouth: self.mouth_rect(&base),
-        };
+        let (eyes, mouth) = (renderer.eyes_rect(&base), renderer.mouth_rect(&base));
+        let stance = PhotoStance { renderer, eyes, mouth };
         Ok((Picture { width, height, rgba }, Box::new(stance)))
     }
+
+    fn cut_out(&self, base: Pose, still: &Picture) -> Result<Cutout, Error> {
+        let mask = self.mask.ok_or(Error::NoMask)?;
+        let size = self.renderer.size();
+        let person = (0..size.0 * size.1)
+            .map(|i| {
+                // The outline turns with the head.
+                let place = [(i % size.0) as f32, (i / size.0) as f32];
+                sample(mask, size, self.renderer.photo_place(&base, place))
+            })
+            .collect();
+        Ok(Cutout::of_photo(&still.rgb(), size, person))
+    }
+}
+
+/// The value at a place, by linear interpolation. Outside, that of the nearest pixel of the edge.
+fn sample(values: &[f32], (width, height): (usize, usize), [x, y]: [f32; 2]) -> f32 {
+    let (x, y) = (x.clamp(0.0, (width - 1) as f32), y.clamp(0.0, (height - 1) as f32));
+    let (left, top) = (x as usize, y as usize);
+    let (right, low) = ((left + 1).min(width - 1), (top + 1).min(height - 1));
+    let (fx, fy) = (x - left as f32, y - top as f32);
+    let row = |y: usize| {
+        let (a, b) = (values[y * width + left], values[y * width + right]);
+        a + (b - a) * fx
+    };
+    row(top) + (row(low) - row(top)) * fy
 }
 
 /// One stance of a photo.

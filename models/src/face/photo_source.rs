@@ -2,12 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landmarks::{DecodeLimits, POINTS, Picture, Points};
+use landmarks::{DecodeLimits, MASK_SIDE, POINTS, Picture, Points, Segmenter};
 use photo::{Landmarks, Photo};
 use serde::{Deserialize, Serialize};
 
-use super::avatar_spec::Gender;
-use super::photo_avatar::PhotoAvatar;
+use super::matte;
 
 /// The crop of a photo with its landmarks. A person can be recognized in it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -18,6 +17,10 @@ pub struct PhotoSource {
     png: String,
     /// The points of the face mesh, as fractions of the crop.
     landmarks: Vec<[f32; 2]>,
+    /// PNG file in base64: how likely each place of the crop shows the person, 0 … 255. Absent if
+    /// the network that finds it was not installed.
+    #[serde(default)]
+    mask: Option<String>,
 }
 
 /// A stored source cannot be read.
@@ -32,17 +35,31 @@ pub enum SourceError {
 }
 
 impl PhotoSource {
-    /// The crop around the face of a photo, with the pixels that the photo has.
+    /// The crop around the face of a photo, with the pixels that the photo has. `segmenter` finds
+    /// the person in it.
     ///
     /// # Errors
     /// The crop cannot be encoded.
-    pub fn new(picture: &Picture, points: &Points, size: [usize; 2]) -> Result<Self, SourceError> {
+    pub fn new(
+        picture: &Picture,
+        points: &Points,
+        size: [usize; 2],
+        segmenter: Option<&Segmenter>,
+    ) -> Result<Self, SourceError> {
         let (crop, points) =
             landmarks::level(picture, points, landmarks::source_size(points, size));
         let png = STANDARD.encode(landmarks::encode_png(&crop)?);
         let sides = [crop.width() as f32, crop.height() as f32];
         let landmarks = points.iter().map(|[x, y]| [x / sides[0], y / sides[1]]).collect();
-        Ok(Self { size, png, landmarks })
+        let mask = segmenter.and_then(|segmenter| mask_picture(&segmenter.mask(&crop)));
+        let mask = mask.map(|mask| landmarks::encode_png(&mask)).transpose()?;
+        Ok(Self { size, png, landmarks, mask: mask.map(|file| STANDARD.encode(file)) })
+    }
+
+    /// Whether the background can be replaced.
+    #[must_use]
+    pub fn has_mask(&self) -> bool {
+        self.mask.is_some()
     }
 
     /// Width and height in pixels of the pose set that is drawn from it.
@@ -51,11 +68,12 @@ impl PhotoSource {
         (self.size[0], self.size[1])
     }
 
-    /// The photo in the size of the pose set, and its landmarks in pixels.
+    /// The photo in the size of the pose set, its landmarks in pixels, and the share of the person
+    /// in each pixel, 0 … 1.
     ///
     /// # Errors
     /// See [`SourceError`].
-    pub fn photo(&self) -> Result<(Photo, Landmarks), SourceError> {
+    pub fn photo(&self) -> Result<(Photo, Landmarks, Option<Vec<f32>>), SourceError> {
         let file = STANDARD.decode(&self.png).unwrap_or_default();
         let crop = landmarks::decode(&file, DecodeLimits::default())?;
         let sides = [crop.width() as f32, crop.height() as f32];
@@ -66,36 +84,23 @@ impl PhotoSource {
             .collect::<Vec<_>>()
             .try_into()
             .map_err(|points: Vec<_>| SourceError::Landmarks(points.len()))?;
-        let (picture, points) = landmarks::level(&crop, &points, self.size);
+        let (picture, leveled) = landmarks::level(&crop, &points, self.size);
+        let mask = self.mask.as_ref().map(|png| {
+            let file = STANDARD.decode(png).unwrap_or_default();
+            let mask = landmarks::decode(&file, DecodeLimits::default())?;
+            let whole = landmarks::resize(&mask, [crop.width(), crop.height()]);
+            let rough = landmarks::level(&whole, &points, self.size).0;
+            Ok::<_, SourceError>(matte::refine(&rough, &picture))
+        });
+        let mask = mask.transpose()?;
         let photo =
             Photo { width: picture.width(), height: picture.height(), rgb: picture.rgb().to_vec() };
-        Ok((photo, Landmarks::Mesh(points.to_vec())))
+        Ok((photo, Landmarks::Mesh(leveled.to_vec()), mask))
     }
 }
 
-/// What the process that bakes an avatar receives.
-#[derive(Serialize, Deserialize)]
-pub struct PhotoRequest {
-    /// `avatar_key_id`.
-    pub id: String,
-    /// Display name.
-    pub name: String,
-    /// `female` or `male`.
-    pub gender: Gender,
-    /// Name of the avatar's voice.
-    pub voice: String,
-    /// What it is drawn from.
-    pub source: PhotoSource,
-}
-
-impl PhotoRequest {
-    /// The avatar of the photo.
-    ///
-    /// # Errors
-    /// See [`SourceError`].
-    pub fn into_avatar(self) -> Result<PhotoAvatar, SourceError> {
-        let (photo, landmarks) = self.source.photo()?;
-        let Self { id, name, gender, voice, .. } = self;
-        Ok(PhotoAvatar { id, name, gender, voice, photo, landmarks })
-    }
+/// The output of the network as a grey picture. `None` if it has another size.
+fn mask_picture(mask: &[f32]) -> Option<Picture> {
+    let grey = |share: &f32| [(share.clamp(0.0, 1.0) * 255.0 + 0.5) as u8; 3];
+    Picture::new(MASK_SIDE, MASK_SIDE, mask.iter().flat_map(grey).collect())
 }

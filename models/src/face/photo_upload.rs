@@ -6,19 +6,29 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use character::{Eyes, Mouth, Picture, Pose, Rect};
-pub use landmarks::Networks;
 use landmarks::{DecodeLimits, Landmarks, Points};
+pub use landmarks::{Networks, Segmenter};
 use photo::PhotoRenderer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::photo_source::PhotoSource;
-use super::webp;
+use super::{background, webp};
 
 /// Quantizer of the previews.
 const QUANTIZER: u32 = 14;
 
 /// What the server asks.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Check a photo.
+    Photo(Request),
+    /// Decode and shrink the picture of a background: a file in base64.
+    Background(String),
+}
+
+/// A photo to check.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The file in base64: PNG, JPEG or WebP.
@@ -89,6 +99,8 @@ pub enum Response {
     },
     /// The networks are not installed: only requests with landmarks are answered. One sentence.
     NoNetworks(String),
+    /// The picture of a background can be used: it as WebP file in base64.
+    Background(String),
 }
 
 /// A photo that can be used.
@@ -113,12 +125,23 @@ pub fn draw_with_one_thread() {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread().build_global();
 }
 
-/// Checks the photo of a request. `networks`: or one sentence that says why they are missing.
+/// Does what the server asks. `networks`: or one sentence that says why they are missing. Without
+/// `segmenter`, the backgrounds of photos cannot be replaced later.
 #[must_use]
-pub fn respond(request: &Request, networks: Result<&Networks, &str>) -> Response {
-    match check(request, networks) {
-        Ok(accepted) => Response::Accepted(Box::new(accepted)),
-        Err(response) => response,
+pub fn respond(
+    task: &Task,
+    networks: Result<&Networks, &str>,
+    segmenter: Option<&Segmenter>,
+) -> Response {
+    match task {
+        Task::Photo(request) => match check(request, networks, segmenter) {
+            Ok(accepted) => Response::Accepted(Box::new(accepted)),
+            Err(response) => response,
+        },
+        Task::Background(file) => match background::normalize_image(file) {
+            Ok(file) => Response::Background(file),
+            Err(error) => refused("not readable", error),
+        },
     }
 }
 
@@ -126,7 +149,11 @@ fn refused(reason: &str, error: impl ToString) -> Response {
     Response::Refused { error: error.to_string(), reason: reason.to_owned() }
 }
 
-fn check(request: &Request, networks: Result<&Networks, &str>) -> Result<AcceptedPhoto, Response> {
+fn check(
+    request: &Request,
+    networks: Result<&Networks, &str>,
+    segmenter: Option<&Segmenter>,
+) -> Result<AcceptedPhoto, Response> {
     let set = request.landmarks.as_ref().filter(|landmarks| !landmarks.is_null());
     let set = set.map(Landmarks::from_json).transpose().map_err(|invalid| {
         Response::InvalidLandmarks { path: invalid.path, reason: invalid.reason }
@@ -149,7 +176,10 @@ fn check(request: &Request, networks: Result<&Networks, &str>) -> Result<Accepte
         }
     };
     let unusable = |error: &dyn ToString| refused("unusable landmarks", error.to_string());
-    let source = PhotoSource::new(&picture, &points, request.size).map_err(|e| unusable(&e))?;
+    // A preview shows the photo as it is.
+    let segmenter = segmenter.filter(|_| request.keep_source);
+    let source =
+        PhotoSource::new(&picture, &points, request.size, segmenter).map_err(|e| unusable(&e))?;
     let pictures = draw_previews(&source, &request.show)?;
     Ok(AcceptedPhoto {
         landmarks: fractions(&points, width, height),
@@ -179,7 +209,7 @@ fn draw_previews(
     show: &[PreviewPose],
 ) -> Result<BTreeMap<PreviewPose, String>, Response> {
     let unusable = |error: &dyn ToString| refused("unusable landmarks", error.to_string());
-    let (photo, landmarks) = source.photo().map_err(|e| unusable(&e))?;
+    let (photo, landmarks, _) = source.photo().map_err(|e| unusable(&e))?;
     // Also without a preview: landmarks that cannot be drawn are refused now.
     let renderer = PhotoRenderer::new(&photo, &landmarks).map_err(|e| unusable(&e))?;
     let (width, height) = renderer.size();

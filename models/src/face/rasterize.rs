@@ -4,6 +4,7 @@
 use character::{Picture, Pose};
 
 use super::avatar_renderer::{AvatarRenderer, Region, RegionDelta, StanceRenderer};
+use super::background::Background;
 use super::bake::{Error, compose_pose};
 use super::breath::Chest;
 use super::picture::I420;
@@ -16,6 +17,8 @@ const STANCE_COST: usize = 6;
 /// A drawn stance, with its looks and mouths by number.
 struct DrawnStance<'a> {
     picture: Picture,
+    /// The picture as the renderer drew it, if its background was replaced.
+    original: Option<Picture>,
     looks: Vec<(u8, RegionDelta)>,
     mouths: Vec<(u8, RegionDelta)>,
     /// Present where lips move, so that further mouths can be drawn.
@@ -27,6 +30,9 @@ pub(super) struct Rasterizer<'a> {
     renderer: &'a dyn AvatarRenderer,
     /// The pose at rest.
     rest: Pose,
+    /// What replaces the background, and its picture, which all stances share.
+    background: Option<&'a Background>,
+    backdrop: Option<Vec<u8>>,
     plan: &'a PosePlan,
     stances: Vec<Option<DrawnStance<'a>>>,
     chest: Chest,
@@ -37,7 +43,11 @@ pub(super) struct Rasterizer<'a> {
 
 impl<'a> Rasterizer<'a> {
     /// Draws the first stance at rest only.
-    pub(super) fn new(renderer: &'a dyn AvatarRenderer, plan: &'a PosePlan) -> Result<Self, Error> {
+    pub(super) fn new(
+        renderer: &'a dyn AvatarRenderer,
+        background: Option<&'a Background>,
+        plan: &'a PosePlan,
+    ) -> Result<Self, Error> {
         let looks: usize = plan.looks.len()
             + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
         let total = plan.mouths.len() * plan.speaking_stances.len()
@@ -47,6 +57,8 @@ impl<'a> Rasterizer<'a> {
         let mut rasterizer = Self {
             renderer,
             rest: renderer.rest(),
+            background,
+            backdrop: None,
             plan,
             stances,
             chest: renderer.chest(),
@@ -87,9 +99,22 @@ impl<'a> Rasterizer<'a> {
     /// Draws a stance at rest.
     fn draw_stance(&mut self, h: usize) -> Result<(), Error> {
         let base = compose_pose(&self.rest, self.plan.stances[h], Look::default());
-        let (still, stance_renderer) = self.renderer.draw_stance(h, base)?;
+        let (mut picture, stance_renderer) = self.renderer.draw_stance(h, base)?;
+        let mut original = None;
+        if let Some(background) = self.background {
+            let cutout = self.renderer.cut_out(base, &picture)?;
+            let backdrop = match &mut self.backdrop {
+                Some(backdrop) => backdrop,
+                backdrop => {
+                    backdrop.insert(background.paint((picture.width, picture.height), &cutout)?)
+                }
+            };
+            original = Some(picture.clone());
+            cutout.replace(&mut picture.rgba, backdrop);
+        }
         self.stances[h] = Some(DrawnStance {
-            picture: still,
+            picture,
+            original,
             looks: Vec::new(),
             mouths: Vec::new(),
             stance_renderer: Some(stance_renderer),
@@ -111,7 +136,8 @@ impl<'a> Rasterizer<'a> {
         for (region, wanted) in [(Region::Eyes, looks), (Region::Mouth, mouths)] {
             for &n in wanted.iter().filter(|n| **n != 0) {
                 let Some(DrawnStance {
-                    picture: still,
+                    picture,
+                    original,
                     looks,
                     mouths,
                     stance_renderer: Some(stance_renderer),
@@ -128,6 +154,7 @@ impl<'a> Rasterizer<'a> {
                     Region::Mouth => Pose { mouth: plan.mouths[i], ..base },
                     Region::Eyes => compose_pose(&self.rest, plan.stances[h], plan.looks[i]),
                 };
+                let still = original.as_ref().unwrap_or(picture);
                 drawn_parts.push((n, stance_renderer.region_delta(region, n, &pose, still)?));
                 self.advance(1, progress);
             }
@@ -206,7 +233,7 @@ mod tests {
         };
         let cache = PatchCache::new(None).unwrap();
         let renderer = CharacterAvatar::new(&avatar, size, &cache).unwrap();
-        let mut rasterizer = Rasterizer::new(&renderer, &plan).unwrap();
+        let mut rasterizer = Rasterizer::new(&renderer, None, &plan).unwrap();
         rasterizer.draw(&PlanSubset::full(&plan), &mut |_| ()).unwrap();
         let rect = rasterizer.drawn_stance(0).mouths[0].1.rect;
         let still = rasterizer.rest_picture();
