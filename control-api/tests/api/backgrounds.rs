@@ -252,9 +252,9 @@ async fn a_picture_is_uploaded_once_and_then_referred_to_by_its_hash() {
     let hash = reference["image"].as_str().unwrap().strip_prefix("sha256:").unwrap();
     assert_eq!((hash.len(), &reference["type"]), (64, &json!("image")));
     // The child's file: "small a-view-of-the-seaxxx".
-    let kept = "c21hbGwgYS12aWV3LW9mLXRoZS1zZWF4eHg=";
-    assert_eq!(drawn(&folder)[0]["background"], json!({"type": "image", "image": kept}));
-    for text in ["a-view-of-the-sea", kept] {
+    let small_file = "c21hbGwgYS12aWV3LW9mLXRoZS1zZWF4eHg=";
+    assert_eq!(drawn(&folder)[0]["background"], json!({"type": "image", "image": small_file}));
+    for text in ["a-view-of-the-sea", small_file] {
         assert!(!is_in_a_file(&folder.0.join("data"), text.as_bytes()), "{text} is stored");
     }
     // The record can be sent back, and another avatar can stand in front of the same picture.
@@ -266,7 +266,7 @@ async fn a_picture_is_uploaded_once_and_then_referred_to_by_its_hash() {
     let zoe = complete(&server, body).await["id"].as_str().unwrap().to_owned();
     let second = drawn_agent(&server, &zoe, &reference).await;
     let [_, request] = &drawn(&folder)[..] else { panic!("{:?}", drawn(&folder)) };
-    assert_eq!(request["background"]["image"], kept);
+    assert_eq!(request["background"]["image"], small_file);
     assert!(request["subject"]["character"]["file"].as_str().unwrap().contains("Zoe"));
     // The picture is known as long as an agent uses it.
     server.delete(&path).await.expect_status(200);
@@ -480,8 +480,8 @@ async fn a_template_keeps_its_picture_and_draws_nothing() {
     wait_for_warnings(&server, &agent, &[]).await;
     assert_eq!(read(&server, &agent).await["avatars"][0]["background"], reference);
     // "small a-view-of-the-sea"
-    let kept = "c21hbGwgYS12aWV3LW9mLXRoZS1zZWE=";
-    assert_eq!(drawn(&folder)[0]["background"]["image"], kept);
+    let small_file = "c21hbGwgYS12aWV3LW9mLXRoZS1zZWE=";
+    assert_eq!(drawn(&folder)[0]["background"]["image"], small_file);
     let refused = from_template("ada").await.expect_status(400);
     assert_eq!(refused["details"][0]["field"], "avatars[0].background");
     template["avatars"][0]["background"]["image"] = json!(format!("sha256:{}", "1".repeat(64)));
@@ -494,5 +494,5 @@ async fn a_template_keeps_its_picture_and_draws_nothing() {
     assert_eq!(count_stored(&folder).await, 0);
     save(&server, &second, "nia", &reference).await;
     wait_for_warnings(&server, &second, &[]).await;
-    assert_eq!(drawn(&folder)[1]["background"]["image"], kept);
+    assert_eq!(drawn(&folder)[1]["background"]["image"], small_file);
 }

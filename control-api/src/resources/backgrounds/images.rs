@@ -80,9 +80,9 @@ impl Images {
                 return Err(ApiError::invalid_field(path(), reason));
             }
             let file = image.split_once(',').map_or("", |(_, data)| data).to_owned();
-            let kept = state.photo_checks.normalize_background(file).await?;
-            let kept = kept.map_err(|error| ApiError::invalid_field(path(), error))?;
-            *image = format!("{IMAGE_PREFIX}{}", images.add(kept));
+            let small = state.photo_checks.normalize_background(file).await?;
+            let small = small.map_err(|error| ApiError::invalid_field(path(), error))?;
+            *image = format!("{IMAGE_PREFIX}{}", images.add(small));
         }
         Ok(images)
     }

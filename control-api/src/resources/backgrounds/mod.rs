@@ -30,7 +30,7 @@ const MAX_IN_USE: i64 = 20;
 
 const NO_CHARACTER: &str = "cannot change for this avatar, because it was not drawn from a \
     character: choose another avatar";
-const NOT_KEPT: &str = "cannot change for this avatar, because its photo was not kept \
+const PHOTO_NOT_STORED: &str = "cannot change for this avatar, because its photo was not kept \
     (keep_source): create the avatar again";
 const NO_MASK: &str = "cannot change for this avatar, because the network that finds the person on \
     the photo was not installed: run `make setup` on the server and create the avatar again";
@@ -72,7 +72,7 @@ async fn check_replaceable(
         return Ok(Ok(()));
     }
     let Some(sealed) = base.source.filter(|_| base.keep_source == 1) else {
-        return Ok(Err(NOT_KEPT));
+        return Ok(Err(PHOTO_NOT_STORED));
     };
     let source: PhotoSource = secrets::open(&state.vault, avatar, &sealed)?;
     Ok(if source.has_mask() { Ok(()) } else { Err(NO_MASK) })
