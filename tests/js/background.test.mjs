@@ -27,6 +27,8 @@ test("a background that is not changed is sent as it was received", () => {
   ])
     assert.deepEqual(toBackground(toState(background), background), background);
   assert.equal(toBackground(toState(undefined), undefined), null);
+  // A null counts as absent.
+  assert.equal(toState({ type: "blur", strength: null }).strength, 0.5);
 });
 
 test("each kind is sent with its own settings only, and with defaults", () => {

@@ -27,7 +27,10 @@ const IMAGE_TYPES = ["image/png", "image/jpeg", "image/webp"];
 const MAX_FILE_BYTES = 9 << 20;
 
 /** A background of the REST API as the state of the form: the settings of all kinds. */
-export const toState = (background) => ({ ...DEFAULTS, ...background });
+export const toState = (background) => ({
+  ...DEFAULTS,
+  ...Object.fromEntries(Object.entries(background ?? {}).filter(([, value]) => value !== null)),
+});
 
 /** `#rrggbb` in lower case, from three or six hexadecimal digits with or without `#`, else null. */
 export function normalizeColour(text) {
@@ -69,7 +72,7 @@ export function toBackground(state, stored) {
       if (!state.image) throw invalid("image", "Choose a picture, or another kind of background.");
       return { type: "image", image: state.image };
     default:
-      return stored?.type && stored.type !== "keep" ? { type: "keep" } : (stored ?? null);
+      return stored && stored.type !== state.type ? { type: "keep" } : (stored ?? null);
   }
 }
 
