@@ -150,7 +150,7 @@ def test_a_picture_is_scaled_down_and_stays_until_another_one_is_chosen(server, 
     # Files that are refused before they are sent.
     problem = "#background .field .fault[role=alert]"
     for content, name, media_type, sentence in (
-        (b"\x89PNG\r\n\x1a\n" + bytes(MAX_FILE_SIZE), "big.png", "image/png", "at most 9 MB"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(MAX_FILE_SIZE), "big.png", "image/png", "larger than 9 MB"),
         (b"GIF89a", "wall.gif", "image/gif", "PNG, JPEG or WebP"),
         (b"no picture", "wall.png", "image/png", "cannot read the file as a picture"),
     ):
@@ -199,7 +199,7 @@ def test_an_error_of_the_server_appears_at_the_field(server, open_agent):
         def change(route):
             body = route.request.post_data_json
             body["avatars"][0]["background"] = background
-            route.continue_(post_data=body)
+            route.fallback(post_data=body)
 
         page.route(f"**/v1/ext/agent/{agent}", change, times=1)
         page.click("#save")
@@ -213,7 +213,7 @@ def test_an_error_of_the_server_appears_at_the_field(server, open_agent):
     ):
         send(background)
         page.wait_for_selector(f"{FAULT}:visible")
-        focused = f"{setting}" if setting else "type-gradient"
+        focused = setting or "type-gradient"
         assert page.evaluate("document.activeElement.id") == f"{INPUT[1:]}-{focused}"
         assert page.evaluate(IS_FOCUS_VISIBLE)
         record["avatars"][0]["background"] = background

@@ -91,10 +91,7 @@ test("a file is a PNG, JPEG or WebP of at most 9 MB", () => {
   const limit = 9 * 1024 * 1024;
   for (const type of ["image/png", "image/jpeg", "image/webp"])
     assert.equal(fileProblem({ type, size: limit }), "");
-  assert.equal(
-    fileProblem({ type: "image/png", size: 1.5 * limit }),
-    "The file has 13.5 MB. Choose one with at most 9 MB.",
-  );
+  assert.match(fileProblem({ type: "image/png", size: limit + 1 }), /larger than 9 MB/);
   for (const type of ["image/gif", "image/svg+xml", "video/webm", ""])
     assert.match(fileProblem({ type, size: 10 }), /PNG, JPEG or WebP/);
 });

@@ -1,11 +1,9 @@
 // The values of the field for an avatar's background. No DOM here, so it can be tested without a
 // browser.
 
-import { formatBytes } from "./dom.js";
-
 /** The kinds of backgrounds, as the server names them, with their labels. */
 export const BACKGROUND_TYPES = [
-  ["keep", "The avatar's own"],
+  ["keep", "Avatar's own"],
   ["colour", "Colour"],
   ["gradient", "Gradient"],
   ["blur", "Blurred"],
@@ -88,8 +86,7 @@ export function cssBackground(state) {
 /** Why a file cannot be a background, as one sentence; empty if it can. */
 export function fileProblem({ type, size }) {
   if (!IMAGE_TYPES.includes(type)) return "Choose a PNG, JPEG or WebP file.";
-  if (size > MAX_FILE_BYTES)
-    return `The file has ${formatBytes(size)}. Choose one with at most 9 MB.`;
+  if (size > MAX_FILE_BYTES) return "The file is larger than 9 MB. Choose a smaller one.";
   return "";
 }
 

@@ -93,7 +93,7 @@ function pictureInput(id, hasStored, onPicture) {
     "div",
     { class: "field" },
     hasStored &&
-      h("p", { class: "soft" }, "A picture is stored. It stays unless another one is chosen."),
+      h("p", { class: "hint" }, "A picture is stored. It stays unless another one is chosen."),
     h("label", { for: id }, hasStored ? "Another picture" : "Picture file"),
     input,
     problem,
