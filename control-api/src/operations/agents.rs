@@ -19,10 +19,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/agent",
         "Create an agent",
-        &[
-            (200, "Created", "Created; the webhook secret is returned only once"),
-            TOO_MANY_PICTURES,
-        ],
+        &[(200, "Created", "Created; the webhook secret is returned only once"), TOO_MANY_PICTURES],
     )
     .json_body("AgentBody")
     .workspace_limited(),
@@ -82,8 +79,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Create a template",
         &[(201, "Done", "Created"), TOO_MANY_PICTURES],
     )
-        .json_body("TemplateBody")
-        .workspace_limited(),
+    .json_body("TemplateBody")
+    .workspace_limited(),
     op(
         TEMPLATES,
         "get",
