@@ -397,8 +397,8 @@ pub enum Event {
     /// The recording has ended before the call.
     #[serde(rename = "recording.ended")]
     RecordingEnded {
-        /// Whether it is deleted because the user does not want it. Otherwise what was recorded
-        /// until now remains.
+        /// Whether nothing of it remains: the user does not want it, or it could not begin.
+        /// Otherwise what was recorded until now remains.
         is_discarded: bool,
     },
     /// The latencies of a turn.
