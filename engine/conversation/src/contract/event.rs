@@ -570,7 +570,8 @@ pub struct HistoryItem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "began")]
     pub started_at: Option<Time>,
-    /// True end of the turn's last speech (user only): the event follows later. Not in `simulate`.
+    /// True end of the turn's last speech, or when the agent's last sample left, if that was before
+    /// the event: it is held before it is cut. Not in `simulate`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "speech_end")]
     pub ended_at: Option<Time>,

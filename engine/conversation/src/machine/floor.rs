@@ -231,7 +231,9 @@ impl Conversation {
         let Some(began) = utterance.started_at else { return };
         self.emit(Event::AgentStoppedSpeaking { text: text.clone(), utterance: utterance.id });
         if !text.is_empty() {
-            let item = assistant_item(text, interrupted, utterance.id, began, utterance.in_context);
+            let mut item =
+                assistant_item(text, interrupted, utterance.id, began, utterance.in_context);
+            item.ended_at = utterance.silent_since.filter(|end| *end < now);
             self.append_history(item, utterance.generation);
         }
     }
