@@ -60,7 +60,8 @@ pub static TCP: Channel =
 pub static TRACE: Channel =
     Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
 /// Packets of recorded calls → recorder, in batches of 0.2 s. Live calls have priority: when it is
-/// full, the recording ends. Holds 4 s of a thousand calls.
+/// full, or a batch has waited in it for three seconds, the recording ends. Holds 4 s of a thousand
+/// calls.
 pub static RECORDER: Channel =
     Channel { name: "media → recorder", capacity: 20_480, overflow: Overflow::Drop };
 

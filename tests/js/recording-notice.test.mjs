@@ -149,8 +149,8 @@ test("a recording that fails keeps its beginning, which can be discarded", () =>
   const { notice, ready, seen, sent, button } = makePage();
   ready(OPTIONAL);
   notice.handle(STOPPED);
-  const during = "The recording has stopped. Its beginning is kept.";
-  const stopped = { before: "", during, state: "stopped", button: "Discard the recording" };
+  const during = "The start is stored";
+  const stopped = { before: "", during, state: "stopped", button: "Discard it" };
   assert.deepEqual(seen(), stopped);
   // After a reconnection.
   ready({ ...OPTIONAL, enabled: false });
@@ -167,7 +167,7 @@ test("a reload after a failure shows what is kept", () => {
     notice.announce(announced);
     notice.reset();
     ready({ ...NOTICE, enabled: false });
-    assert.match(seen().during, /^The recording has stopped\. Its beginning is kept/);
+    assert.match(seen().during, /^The start is stored$/);
     assert.equal(seen().button, "");
   }
 });
