@@ -325,6 +325,7 @@ impl Harness {
             config: Arc::new(call),
             models,
             poses: None,
+            recording_error: None,
             slot: Slot::for_test(),
         };
         let (server_end, client_end) = loopback::pair();

@@ -87,9 +87,10 @@ pub(crate) struct FileKind<'a> {
 }
 
 impl FileKind<'_> {
-    /// The header `Content-Disposition`.
-    pub(crate) fn disposition(&self) -> String {
-        format!("inline; filename=\"{}\"", self.name)
+    /// The header `Content-Disposition`. `kind`: `inline`, or `attachment` for a file that a browser
+    /// saves.
+    pub(crate) fn disposition(&self, kind: &str) -> String {
+        format!("{kind}; filename=\"{}\"", self.name)
     }
 }
 
@@ -209,7 +210,9 @@ impl Storage {
         if !self.is_local() {
             options.attributes = Attributes::from_iter([
                 (Attribute::ContentType, kind.content_type.to_owned()),
-                (Attribute::ContentDisposition, kind.disposition()),
+                // A page of another origin cannot make a browser save a file that is `inline`. A
+                // player ignores this.
+                (Attribute::ContentDisposition, kind.disposition("attachment")),
             ]);
         }
         let upload = self.store.put_multipart_opts(&self.path(key), options).await?;

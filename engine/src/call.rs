@@ -168,11 +168,13 @@ impl Call {
         stage_events: Sink<StageEvent>,
         now: Instant,
     ) -> Result<Self, crate::speak::encode::Error> {
-        let CallSetup { id: key, config, models, poses: stock_poses, slot } = setup;
+        let CallSetup { id: key, config, models, poses: stock_poses, recording_error, slot } =
+            setup;
         let CallHandover { connections, next_connection, presence, early_commands: commands } =
             handover;
         let CallModels { stt, turn_model: turn, llm, llm_fallback, tts, tts_fallback, warnings } =
             models;
+        let warnings = warnings.into_iter().chain(recording_error.clone()).collect();
         let avatar_voice = stock_poses
             .as_ref()
             .map(|poses| poses.pose_set().manifest().voice.clone())
@@ -188,8 +190,11 @@ impl Call {
             agent_state: AgentState::Listening,
             is_held: false,
         });
-        let config = recording::without_message(config, context.recorder.is_some());
-        let session = client::rtvi_session(&config, context.recorder.is_some());
+        let config = match recording_error {
+            Some(_) => recording::without_recording(config),
+            None => config,
+        };
+        let session = client::rtvi_session(&config);
         let rate = context.max_questions_per_second;
         let questions = (rate > 0.0)
             .then(|| TokenBucket::new(rate, (rate * QUESTION_BURST_SECONDS).max(1.0), now));

@@ -60,7 +60,8 @@ pub static TCP: Channel =
 pub static TRACE: Channel =
     Channel { name: "media → disk", capacity: 16_384, overflow: Overflow::Drop };
 /// Packets of recorded calls → recorder, in batches of 0.2 s. Live calls have priority: when it is
-/// full, the recording ends. Holds 4 s of a thousand calls.
+/// full, or a batch has waited in it for three seconds, the recording ends. Holds 4 s of a thousand
+/// calls.
 pub static RECORDER: Channel =
     Channel { name: "media → recorder", capacity: 20_480, overflow: Overflow::Drop };
 
@@ -88,6 +89,7 @@ pub struct Sender<T> {
 /// Statistics of a channel.
 #[derive(Default)]
 struct ChannelCounts {
+    sent_count: AtomicU64,
     full_count: AtomicU64,
     max_depth: AtomicUsize,
 }
@@ -143,6 +145,7 @@ impl<T> Sender<T> {
         };
         match sent {
             Ok(()) => {
+                self.counts.sent_count.fetch_add(1, Ordering::Relaxed);
                 self.counts.max_depth.fetch_max(self.sender.len(), Ordering::Relaxed);
                 if let Some(waker) = &self.waker {
                     // Fails only if the poll is gone, and then there is no thread to wake.
@@ -157,6 +160,20 @@ impl<T> Sender<T> {
                 Err(item)
             }
         }
+    }
+
+    /// Number of items sent.
+    #[must_use]
+    pub fn sent_count(&self) -> u64 {
+        self.counts.sent_count.load(Ordering::Relaxed)
+    }
+
+    /// Number of sent items that the receiver has taken. Only for a receiver with one channel.
+    #[must_use]
+    pub fn taken_count(&self) -> u64 {
+        // In this order: an item that is sent in between must not count as taken.
+        let sent = self.sent_count();
+        sent.saturating_sub(self.sender.len() as u64)
     }
 
     /// How often the channel was full.
@@ -203,7 +220,10 @@ mod tests {
         assert_eq!(sender.send(2), Ok(()));
         assert_eq!(sender.send(3), Err(3));
         assert_eq!((sender.full_count(), sender.max_depth(), sender.depth()), (1, 2, 2));
-        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((sender.sent_count(), sender.taken_count()), (2, 0));
+        assert_eq!(receiver.recv(), Ok(1));
+        assert_eq!((sender.sent_count(), sender.taken_count()), (2, 1));
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [2]);
     }
 
     /// No receiver reads this channel, so a send that blocks would outlast the test.

@@ -138,6 +138,8 @@ pub struct CallSetup {
     pub models: CallModels,
     /// The poses of the avatar, if the call has one.
     pub poses: Option<Arc<crate::show::pose_cache::PoseCache>>,
+    /// Why the call is not recorded although its agent wants that, in one sentence.
+    pub recording_error: Option<String>,
     /// The call's slot on the thread.
     pub slot: Slot,
 }

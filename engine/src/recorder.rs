@@ -120,6 +120,7 @@ pub enum RecorderMessage {
 #[derive(Debug, Default)]
 pub struct RecordingState {
     failure: OnceLock<String>,
+    is_refused: AtomicBool,
     is_discarded: AtomicBool,
 }
 
@@ -130,9 +131,23 @@ impl RecordingState {
         self.failure.get().map(String::as_str)
     }
 
-    /// The recording ends, because of this. Only the first reason counts.
-    pub fn fail(&self, reason: String) {
-        let _ = self.failure.set(reason);
+    /// The recording ends, because of this. Returns whether this is the first reason: only that one
+    /// counts.
+    pub fn fail(&self, reason: String) -> bool {
+        self.failure.set(reason).is_ok()
+    }
+
+    /// The recording cannot begin, because of this.
+    pub fn refuse(&self, reason: String) -> bool {
+        // Before the reason: whoever reads the reason then sees this, too.
+        self.is_refused.store(true, Relaxed);
+        self.fail(reason)
+    }
+
+    /// Whether nothing is stored, because the recording could not begin. Meaningful after a failure.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Relaxed)
     }
 
     /// The recording is deleted instead of completed, even if no message says so.
@@ -168,18 +183,28 @@ impl Recorder {
     /// A recorder whose messages another thread takes, for tests.
     #[must_use]
     pub fn with_sender(sender: Sender<RecorderMessage>) -> Self {
-        let config =
-            RecorderConfig { folder: PathBuf::new(), min_free: 0, on_complete: Arc::new(|_| {}) };
+        let folder = std::env::temp_dir();
+        let config = RecorderConfig { folder, min_free: 0, on_complete: Arc::new(|_| {}) };
         Self { sender, stats: Arc::default(), config: Arc::new(config) }
     }
 }
 
-/// Why this server cannot record calls now, in one sentence.
+/// Why this server cannot record calls now, in one sentence. May block for a system call.
 #[must_use]
 pub fn unavailable_reason(recorder: Option<&Recorder>) -> Option<String> {
     let Some(Recorder { config, .. }) = recorder else { return Some(NO_RECORDER.into()) };
-    let error = has_space(config).err()?;
+    let error = is_writable(&config.folder).and_then(|()| has_space(config)).err()?;
     Some(format!("This server cannot record calls now: {error}."))
+}
+
+/// Whether files can be created in a folder.
+fn is_writable(folder: &Path) -> io::Result<()> {
+    use rustix::fs::Access;
+    let checked = rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK);
+    checked.map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("the folder of recordings is unusable: {error}"))
+    })
 }
 
 fn has_space(config: &RecorderConfig) -> io::Result<()> {
@@ -269,7 +294,11 @@ impl Files<'_> {
                     Ok(writer) => {
                         self.open.insert(id, OpenFile { writer: Some(writer), state });
                     }
-                    Err(error) => self.report_failure(id, &state, &error),
+                    Err(error) => {
+                        tracing::warn!(conversation = %id, %error, "cannot record a call");
+                        self.stats.failed.fetch_add(1, Relaxed);
+                        state.refuse(error.to_string());
+                    }
                 }
             }
             RecorderMessage::Packets(id, packets) => {
@@ -371,9 +400,11 @@ impl Files<'_> {
     }
 
     fn report_failure(&self, id: ConversationId, state: &RecordingState, error: &io::Error) {
-        tracing::warn!(conversation = %id, %error, "cannot record a call");
-        self.stats.failed.fetch_add(1, Relaxed);
-        state.fail(error.to_string());
+        tracing::warn!(conversation = %id, %error, "cannot record a call any more");
+        // A call whose packets waited for too long has reported a failure before.
+        if state.fail(error.to_string()) {
+            self.stats.failed.fetch_add(1, Relaxed);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -49,8 +50,15 @@ struct RecordedCall {
 impl RecordedCall {
     fn start(recording: Option<RecordingChoice>) -> Self {
         let (recorder_of_calls, recorder) = test_recorder();
-        let mut harness = Harness::with_recorder(recorder_of_calls);
-        let call = CallConfig { recording, ..call_config(1) };
+        let harness = Harness::with_recorder(recorder_of_calls);
+        Self::start_in(harness, CallConfig { recording, ..call_config(1) }, recorder)
+    }
+
+    fn start_in(
+        mut harness: Harness,
+        call: CallConfig,
+        recorder: Receiver<RecorderMessage>,
+    ) -> Self {
         let client = harness.start_call(call, &[], "");
         harness.run_for(SECOND);
         client.send_event(TransportEvent::ChannelOpen);
@@ -217,13 +225,93 @@ fn a_recording_that_failed_can_still_be_discarded() {
     call.harness.run_for(SECOND);
     call.receive();
     assert_eq!(call.states(), [json!({"enabled": false, "discarded": false})]);
-    let ready = call.send("client-ready", "r", json!({}));
-    assert_eq!(ready["data"]["recording"], Value::Null);
+    let ready = call.send("client-ready", "r1", json!({}));
+    let remains = json!({"notice": true, "optional": true, "enabled": false});
+    assert_eq!(ready["data"]["recording"], remains, "its beginning is stored");
     assert_eq!(call.recorder_messages(), ["packets"], "it is complete at the end of the call");
     assert_eq!(call.choose("1", json!({"enabled": true})), rejected("The recording has failed"));
     assert_eq!(call.choose("2", json!({"enabled": false})), accepted());
     assert_eq!(call.recorder_messages(), ["discard"]);
     assert_eq!(call.ends(), [false, true]);
+    let ready = call.send("client-ready", "r2", json!({}));
+    assert_eq!(ready["data"]["recording"], Value::Null);
+}
+
+#[test]
+fn a_recording_that_could_not_begin_is_no_recording_that_stopped() {
+    let mut call = RecordedCall::start(recorded(true));
+    let Ok(RecorderMessage::Start { state, .. }) = call.recorder.try_recv() else {
+        panic!("no start");
+    };
+    state.refuse("the disk is almost full".into());
+    call.harness.run_for(SECOND);
+    call.receive();
+    assert_eq!(call.states(), [json!({"enabled": false, "discarded": true})]);
+    let ready = call.send("client-ready", "r", json!({}));
+    assert_eq!(ready["data"]["recording"], Value::Null);
+    let refused = rejected("This call is not recorded");
+    assert_eq!(call.choose("1", json!({"enabled": false})), refused);
+    let warnings = warnings(&call.harness);
+    assert_eq!(warnings, ["This call is not recorded: the disk is almost full."]);
+    assert_eq!(call.ends(), [true]);
+}
+
+fn warnings(harness: &Harness) -> Vec<String> {
+    let events = harness.recorder.events_of(1).into_iter();
+    let texts = events.filter_map(|envelope| match envelope.event {
+        Event::Warning { text } => Some(text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[test]
+fn a_server_without_space_or_folder_says_that_nothing_is_recorded() {
+    let no_space = DiskRecorder::with_min_free("visavis-no-space", u64::MAX);
+    let no_folder = DiskRecorder::start("visavis-no-folder");
+    std::fs::remove_dir_all(&no_folder.folder).unwrap();
+    for (disk, reason) in
+        [(&no_space, "the disk is almost full"), (&no_folder, "the folder of recordings is")]
+    {
+        let agent = AgentTurnConfig { recording_message: Some(MESSAGE), ..Default::default() };
+        let config = CallConfig { recording: recorded(true), ..call_config_of(1, agent) };
+        let harness = Harness::with_recorder(disk.recorder.clone());
+        let mut call = RecordedCall::start_in(harness, config, crossbeam_channel::never());
+        let ready = call.send("client-ready", "r", json!({}));
+        assert_eq!(ready["data"]["recording"], Value::Null);
+        call.harness.run_for(5 * SECOND);
+        call.receive();
+        assert_eq!(spoken_texts(&call.harness), Vec::<String>::new());
+        let [warning] = &warnings(&call.harness)[..] else { panic!("not one warning") };
+        let start = format!("This server cannot record calls now: {reason}");
+        assert!(warning.starts_with(&start), "{warning}");
+        assert_eq!((call.states(), call.ends()), (vec![], vec![]));
+        let is_started = |event: &Event| *event == Event::RecordingStarted;
+        assert_eq!(call.harness.recorder.time_of(1, is_started), None);
+    }
+}
+
+/// The recorder's thread hangs in a write, so its channel fills far too slowly to be noticed.
+#[test]
+fn a_recording_ends_within_seconds_of_a_stalled_disk() {
+    let mut call = RecordedCall::start(recorded(true));
+    let Ok(RecorderMessage::Start { state, .. }) = call.recorder.try_recv() else {
+        panic!("no start");
+    };
+    // It keeps up for ten seconds.
+    for _ in 0..100 {
+        call.recorder.try_iter().for_each(drop);
+        call.harness.run_for(SECOND / 10);
+    }
+    assert_eq!(call.ends(), Vec::<bool>::new());
+    call.harness.run_for(2 * SECOND);
+    assert_eq!(call.ends(), Vec::<bool>::new(), "a short stall is no fault");
+    call.harness.run_for(3 * SECOND / 2);
+    assert_eq!(call.ends(), [false]);
+    assert_eq!(warnings(&call.harness), ["The recording ends here: the disk is too slow."]);
+    let stats = &call.harness.call_recorder.as_ref().unwrap().stats;
+    assert_eq!(stats.failed.load(Relaxed), 1);
+    assert_eq!(state.failure(), Some("the disk is too slow"));
 }
 
 #[test]
@@ -291,11 +379,15 @@ struct DiskRecorder {
 
 impl DiskRecorder {
     fn start(name: &str) -> Self {
+        Self::with_min_free(name, 0)
+    }
+
+    fn with_min_free(name: &str, min_free: u64) -> Self {
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let (sender, completed) = mpsc::channel();
         let config = RecorderConfig {
             folder: folder.clone(),
-            min_free: 0,
+            min_free,
             on_complete: Arc::new(move |id| sender.send(id).unwrap_or_default()),
         };
         let recorder = recorder::start(config).unwrap();

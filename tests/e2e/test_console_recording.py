@@ -18,6 +18,9 @@ IS_PAUSED = "document.querySelector('video').paused"
 #: What is highlighted.
 HIGHLIGHTED = "[...document.querySelectorAll('.unit.current')].map((unit) => unit.textContent)"
 
+#: What can be clicked in a transcript.
+BUTTONS = "button, [role=button]"
+
 
 @pytest.fixture
 def server(workspace):
@@ -199,8 +202,26 @@ def test_a_recording_is_awaited_and_can_be_deleted(server, recorded):
     assert conversation.is_deleted
     assert page.evaluate("document.activeElement.textContent") == "The recording was deleted."
     assert page.is_hidden("video") and page.get_attribute("video", "src") is None
-    # The transcript is kept.
+    # The transcript is kept, as text: no word can be played.
     assert page.locator(".transcript li").count() == len(MESSAGES)
+    page.wait_for_selector(".unit", state="detached")
+    assert page.locator(f".transcript :is({BUTTONS})").count() == 0
+
+
+def test_what_follows_the_end_of_a_short_file_cannot_be_played(recorded):
+    console_page, _ = recorded(file=webm(seconds=5))
+    page = console_page.page
+    wait_until_readable(console_page)
+    page.wait_for_selector(".unit:text-is('We')", state="detached")
+    units = page.locator(".unit").all_inner_texts()
+    assert units[-3:] == ["A", "haircut", "costs"], units
+    assert page.locator("button.timestamp").count() == 3
+    assert page.locator(".spoken").all_inner_texts() == [m["content"] for m in MESSAGES]
+    page.click(".spoken:text-is('We open at nine.')")
+    assert page.evaluate(POSITION) == 0
+    page.focus(".unit[tabindex='0']")
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.textContent") == "costs"
 
 
 def test_a_recording_that_failed_says_why(recorded):

@@ -53,6 +53,10 @@ const DISCARDED = {
   type: "server-message",
   data: { recording: { enabled: false, discarded: true } },
 };
+const STOPPED = {
+  type: "server-message",
+  data: { recording: { enabled: false, discarded: false } },
+};
 const RECORDED = "Being recorded";
 const NOTHING = "Nothing is recorded";
 
@@ -141,15 +145,37 @@ test("a refusal that fails is explained and can be tried again", () => {
   assert.equal(offline.button.ariaDisabled, "false");
 });
 
-test("a recording that fails is not said to be discarded", () => {
-  const { notice, ready, seen } = makePage();
+test("a recording that fails keeps its beginning, which can be discarded", () => {
+  const { notice, ready, seen, sent, button } = makePage();
   ready(OPTIONAL);
-  notice.handle({
-    type: "server-message",
-    data: { recording: { enabled: false, discarded: false } },
-  });
-  const stopped = { before: "", during: "The recording has stopped", state: "stopped", button: "" };
+  notice.handle(STOPPED);
+  const during = "The start is stored";
+  const stopped = { before: "", during, state: "stopped", button: "Discard it" };
   assert.deepEqual(seen(), stopped);
+  // After a reconnection.
+  ready({ ...OPTIONAL, enabled: false });
+  assert.deepEqual(seen(), stopped);
+  button.click();
+  assert.deepEqual(sent, [{ data: { t: "recording", d: { enabled: false } }, id: "recording" }]);
+  notice.handle(DISCARDED);
+  assert.deepEqual(seen(), { before: "", during: NOTHING, state: "off", button: "" });
+});
+
+test("a reload after a failure shows what is kept", () => {
+  for (const announced of [undefined, NOTICE]) {
+    const { notice, ready, seen } = makePage();
+    notice.announce(announced);
+    notice.reset();
+    ready({ ...NOTICE, enabled: false });
+    assert.match(seen().during, /^The start is stored$/);
+    assert.equal(seen().button, "");
+  }
+});
+
+test("a page without a notice says nothing about a failure either", () => {
+  const { notice, ready, seen } = makePage();
   ready(undefined);
-  assert.deepEqual(seen(), stopped);
+  notice.handle(STOPPED);
+  ready(undefined);
+  assert.equal(seen().during, "");
 });

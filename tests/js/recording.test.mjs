@@ -3,7 +3,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { speechBars, turnMark } from "../../control-api/src/web/console/recording-timeline.js";
-import { addTimes, UnitTracks, unitsOf } from "../../control-api/src/web/console/timed-lines.js";
+import {
+  addTimes,
+  removeUnitsFrom,
+  UnitTracks,
+  unitsOf,
+} from "../../control-api/src/web/console/timed-lines.js";
 
 const message = (role, start, duration, content, words) => ({
   role,
@@ -98,6 +103,48 @@ test("what is said at a time is found, of both who speak at once", () => {
     [3.5, []],
   ];
   for (const [seconds, said] of expected) assert.deepEqual(texts(tracks.at(seconds)), said);
+});
+
+test("a position that a browser has rounded down belongs to the word that was sought", () => {
+  const lines = [line("agent", "One two")];
+  const words = [
+    ["One", 7.9, 8.043],
+    ["two", 8.043, 8.3],
+  ];
+  addTimes(lines, [message("assistant", 7.9, 0.4, "One two", words)]);
+  assert.deepEqual(texts(new UnitTracks(lines).at(8.042999)), ["two"]);
+  assert.deepEqual(texts(new UnitTracks(lines).at(8.042)), ["One"]);
+});
+
+test("what follows the end of the file cannot be played, and its text remains", () => {
+  const make = () => {
+    const lines = [line("agent", "One two, three."), line("user", "Stop"), line("note", "x")];
+    const words = [
+      ["One", 1, 1.5],
+      ["two,", 1.5, 2],
+      ["three.", 2, 2.5],
+    ];
+    addTimes(lines, [
+      message("assistant", 1, 1.5, "One two, three.", words),
+      message("user", 3, 1, "Stop"),
+    ]);
+    return lines;
+  };
+  const text = ({ units, after }) => units.map((u) => u.before + u.text).join("") + after;
+  const [agent, user, note] = make();
+  assert.deepEqual(removeUnitsFrom([agent, user, note], 1.8), [agent, user]);
+  assert.deepEqual(
+    agent.units.map((unit) => unit.text),
+    ["One", "two,"],
+  );
+  assert.equal(text(agent), "One two, three.");
+  assert.deepEqual([user.units, user.spoken], [undefined, "Stop"]);
+  assert.deepEqual(texts(new UnitTracks([agent, user, note]).at(1.8)), ["two,"]);
+  assert.deepEqual(removeUnitsFrom([agent, user, note], 1.8), [], "nothing changes again");
+  const lines = make();
+  assert.deepEqual(removeUnitsFrom(lines, 9), []);
+  removeUnitsFrom(lines, 0);
+  assert.ok(lines.every(({ units }) => units === undefined));
 });
 
 test("each spoken message has a bar, in the order of the starts", () => {

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::http::schema::schema_of;
 use crate::http::validate::{FieldErrors, body_object, is_http_url, is_origin};
 
 /// Maximum number of unknown properties reported for one object.
@@ -27,15 +27,6 @@ const MAX_NAME_CHARS: usize = 100;
 /// Schema keyword: the meaning of null where it differs from an absent property. The rest of the
 /// document describes it in text.
 pub(crate) const NULL_MEANING: &str = "x-null";
-
-/// The JSON Schema of a request's type, with all parts inline.
-pub(crate) fn schema_of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    settings.into_generator().into_root_schema_for::<T>().to_value()
-}
 
 /// The schema of a request's type, built on first use.
 pub(crate) fn request_schema<T: JsonSchema + 'static>() -> &'static Value {

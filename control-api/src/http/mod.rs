@@ -11,6 +11,7 @@ pub(crate) mod key_usage_writer;
 pub(crate) mod peer;
 pub(crate) mod quota;
 pub(crate) mod responses;
+pub(crate) mod schema;
 pub(crate) mod security_headers;
 pub(crate) mod serve;
 pub(crate) mod validate;

@@ -45,6 +45,8 @@ async fn a_recording_is_stored_and_read_by_a_link_of_the_storage() {
     let whole = client.get(link).send().await.unwrap();
     assert_eq!(whole.status(), 200);
     assert_eq!(whole.headers()["content-type"], "video/webm");
+    let saved = format!("attachment; filename=\"{id}.webm\"");
+    assert_eq!(whole.headers()["content-disposition"], saved, "a browser saves the file");
     assert_eq!(whole.bytes().await.unwrap(), stored);
     let part = client.get(link).header("range", "bytes=4-9").send().await.unwrap();
     assert_eq!(part.status(), 206);

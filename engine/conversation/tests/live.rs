@@ -1195,6 +1195,65 @@ fn the_order_of_messages_is_that_of_the_commits() {
     assert_eq!(order, expected);
 }
 
+/// Start and end of the agent's message, according to REST.
+fn agent_message(call: &Harness) -> (f64, f64) {
+    let view = view(call);
+    let item = view.transcript().find(|item| item.role == Role::Assistant).unwrap();
+    let start = item.started_at.as_seconds();
+    (start, (1e6 * (start + item.duration)).round() / 1e6)
+}
+
+/// The agent is silent from the hold, long before the user's words are final.
+#[test]
+fn a_message_that_is_cut_ends_where_its_sound_ended() {
+    let speaking = || {
+        let mut call = Harness::new(|_| {});
+        call.final_transcript(1.0, "Hello")
+            .send_input(1.4, Input::Tick)
+            .llm_text(1.5, "One two three four five.")
+            .llm_end(1.6);
+        call.tts_end(2.0, 0, 5.0).playout_event(2.0, 0, PlayoutEvent::Started);
+        call.playout_event(3.5, 0, PlayoutEvent::Progress(Position::from_seconds(1.5)));
+        call
+    };
+    let held = || {
+        let mut call = speaking();
+        call.send_input(3.55, Input::SpeechStarted { onset: Time::from_seconds(3.5) });
+        call.send_input(4.5, Input::SpeechContinued { until: Time::from_seconds(4.5) });
+        let is_held = |output: &Output| matches!(output, Output::Hold);
+        assert!(call.outputs.iter().any(is_held));
+        call.playout_event(4.51, 0, PlayoutEvent::Progress(Position::from_seconds(2.5)));
+        call.send_input(6.0, Input::SpeechStopped { end: Time::from_seconds(5.8) });
+        call
+    };
+    let mut cut = held();
+    cut.final_transcript(6.2, "Stop it");
+    let held_at = cut
+        .outputs
+        .iter()
+        .find_map(|output| match output {
+            Output::Emit(envelope) if matches!(envelope.event, Event::PlayoutHeld { .. }) => {
+                Some(envelope.at.as_seconds())
+            }
+            _ => None,
+        })
+        .unwrap();
+    assert!(held_at <= 4.5, "{held_at}");
+    assert_eq!(agent_message(&cut), (2.0, held_at));
+
+    // Sound that has gone on ends where it is cut.
+    let mut resumed = held();
+    resumed.send_input(9.0, Input::Tick);
+    resumed.playout_event(9.1, 0, PlayoutEvent::Progress(Position::from_seconds(2.6)));
+    resumed.send_command(9.5, Command::Interrupt);
+    assert_eq!(agent_message(&resumed), (2.0, 9.5));
+
+    let mut stalled = speaking();
+    stalled.playout_event(4.0, 0, PlayoutEvent::Stalled(Position::from_seconds(2.0)));
+    stalled.send_command(5.0, Command::Interrupt);
+    assert_eq!(agent_message(&stalled), (2.0, 4.0));
+}
+
 #[test]
 fn a_held_reply_goes_on_once_it_is_known_that_there_were_no_words() {
     let held = || {

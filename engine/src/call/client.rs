@@ -31,15 +31,14 @@ pub(super) struct ClientTool {
 }
 
 /// The RTVI session of a call: the call's side of the data channel.
-/// `can_record`: whether this server records calls.
-pub(super) fn rtvi_session(call: &CallConfig, can_record: bool) -> RtviSession {
+pub(super) fn rtvi_session(call: &CallConfig) -> RtviSession {
     let in_client = call.tools.iter().filter(|t| t.backend == ToolBackend::Client);
     RtviSession::new(server_messages::SessionInfo {
         conversation_id: call.id,
         user_id: call.spec.user_id.clone(),
         expose_tools: call.expose_tools,
         client_tools: in_client.map(|t| t.name.clone()).collect(),
-        recording: call.recording.clone().filter(|_| can_record),
+        recording: call.recording.clone(),
     })
 }
 

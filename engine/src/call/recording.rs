@@ -14,7 +14,7 @@ use recording::{Frame, Packet, Size, Track};
 use super::Call;
 use crate::hear;
 use crate::recorder::cost::CostSampler;
-use crate::recorder::{NO_RECORDER, Recorder, RecorderMessage, RecordingState};
+use crate::recorder::{Recorder, RecorderMessage, RecordingState};
 
 /// Packets of this time are sent to the recorder together.
 const BATCH: Duration = Duration::from_millis(200);
@@ -27,21 +27,20 @@ const PACKETS_PER_SAMPLE: u32 = 101;
 const BATCHES_PER_SAMPLE: u32 = 7;
 /// Why a recording ends whose packets the recorder does not take.
 const TOO_SLOW: &str = "the disk is too slow";
+/// The recording ends if the recorder has not taken a batch for this time: its thread is stuck in a
+/// write. Otherwise the channel would take hours to fill with few calls, and all that waits in it
+/// would be lost if the process was killed.
+const MAX_WAIT: Duration = Duration::from_secs(3);
 const NOT_RECORDED: &str = "This call is not recorded";
 
 impl Call {
-    /// Starts the recording, if the agent wants one.
+    /// Starts the recording, if the call is recorded.
     pub(super) fn start_recording(&mut self) {
-        if self.config.recording.is_none() {
-            return;
-        }
-        match &self.context.recorder {
-            Some(recorder) => {
-                let video = self.avatar.as_ref().map(|avatar| avatar.animator.size());
-                let recording = CallRecording::new(recorder.clone(), self.config.id, video);
-                self.recording = Some(recording);
-            }
-            None => self.warnings.push(NO_RECORDER.into()),
+        if self.config.recording.is_some()
+            && let Some(recorder) = &self.context.recorder
+        {
+            let video = self.avatar.as_ref().map(|avatar| avatar.animator.size());
+            self.recording = Some(CallRecording::new(recorder.clone(), self.config.id, video));
         }
     }
 
@@ -53,14 +52,18 @@ impl Call {
             Ok(false) => {}
             Ok(true) => self.handle_input(now, Input::ExternalEvent(Event::RecordingStarted)),
             Err(reason) => {
-                // What was recorded remains, unless the user discards it before the end of the
-                // call.
-                if let Some(recording) = self.recording.take() {
+                let Some(recording) = self.recording.take() else { return };
+                let is_discarded = recording.state.is_refused();
+                let text = if is_discarded {
+                    format!("This call is not recorded: {reason}.")
+                } else {
+                    // What was recorded remains, unless the user discards it before the end of the
+                    // call.
                     self.ended_recording = EndedRecording::Failed(Box::new(recording));
-                }
-                let text = format!("The recording ends here: {reason}.");
+                    format!("The recording ends here: {reason}.")
+                };
                 self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
-                let ended = Event::RecordingEnded { is_discarded: false };
+                let ended = Event::RecordingEnded { is_discarded };
                 self.handle_input(now, Input::ExternalEvent(ended));
             }
         }
@@ -103,13 +106,12 @@ impl Call {
     }
 }
 
-/// The settings of a call. If this server does not record calls, no message says that it does.
-pub(super) fn without_message(config: Arc<CallConfig>, can_record: bool) -> Arc<CallConfig> {
-    if can_record || config.spec.recording_message.is_none() {
-        return config;
-    }
+/// The settings of a call that is not recorded, so that no message says that it is.
+pub(super) fn without_recording(config: Arc<CallConfig>) -> Arc<CallConfig> {
     let mut config = Arc::unwrap_or_clone(config);
+    config.recording = None;
     config.spec.recording_message = None;
+    config.spec.record_words = false;
     Arc::new(config)
 }
 
@@ -147,6 +149,9 @@ pub struct CallRecording {
     send_at: Duration,
     /// Whether the recorder has packets.
     has_sent: bool,
+    /// A message that the recorder may not have taken yet: the number of messages up to it, of all
+    /// calls, and when it was sent. The last batch, as long as the recorder keeps up.
+    watched: (u64, Duration),
     is_discarded: bool,
 }
 
@@ -170,6 +175,7 @@ impl CallRecording {
             batch_cost: CostSampler::new(BATCHES_PER_SAMPLE, phase),
             send_at: BATCH,
             has_sent: false,
+            watched: (0, Duration::ZERO),
             is_discarded: false,
         }
     }
@@ -221,14 +227,30 @@ impl CallRecording {
         if let Some(reason) = self.state.failure() {
             return Err(reason.to_owned());
         }
-        let has_packets = !self.batch.is_empty();
         let (stats, mut cost) = (Arc::clone(&self.recorder.stats), self.batch_cost);
-        let is_sent = cost.measure(&stats.cost.media, || self.send());
+        let has_packets = !self.batch.is_empty();
+        let is_sent = cost.measure(&stats.cost.media, || !self.is_stuck(now) && self.send());
         self.batch_cost = cost;
         if !is_sent {
-            return Err(TOO_SLOW.into());
+            // The recorder may have found another reason in the meantime.
+            if self.state.fail(TOO_SLOW.into()) {
+                stats.failed.fetch_add(1, Relaxed);
+            }
+            return Err(self.state.failure().unwrap_or(TOO_SLOW).to_owned());
         }
         Ok(has_packets && !std::mem::replace(&mut self.has_sent, true))
+    }
+
+    /// Whether a batch has waited for too long. Only reads atomic numbers.
+    fn is_stuck(&mut self, now: Duration) -> bool {
+        let (number, sent_at) = self.watched;
+        let sender = &self.recorder.sender;
+        if sender.taken_count() >= number {
+            // The next batch is sent now.
+            self.watched = (sender.sent_count() + 1, now);
+            return false;
+        }
+        now.saturating_sub(sent_at) > MAX_WAIT
     }
 
     /// Deletes the recording.
@@ -277,6 +299,8 @@ impl Drop for CallRecording {
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::Receiver;
+
     use super::*;
     use crate::channel::{self, Channel, Overflow};
     use crate::recorder::{self, RecorderConfig};
@@ -284,6 +308,14 @@ mod tests {
     /// Space for the start of a recording and one batch.
     static NARROW: Channel =
         Channel { name: "test, narrow", capacity: 2, overflow: Overflow::Drop };
+
+    fn take_packets(receiver: &Receiver<RecorderMessage>) -> impl Iterator<Item = Packet> + '_ {
+        let batches = receiver.try_iter().filter_map(|message| match message {
+            RecorderMessage::Packets(_, packets) => Some(packets),
+            _ => None,
+        });
+        batches.flatten()
+    }
 
     #[test]
     fn packets_that_do_not_fit_into_the_channel_are_counted() {
@@ -299,11 +331,7 @@ mod tests {
         assert_eq!(recording.poll(BATCH * 2), Err(TOO_SLOW.into()));
         drop(recording);
         assert_eq!(stats.dropped_packets.load(Relaxed), 3);
-        let sent = receiver.try_iter().filter_map(|message| match message {
-            RecorderMessage::Packets(_, packets) => Some(packets),
-            _ => None,
-        });
-        let data: Vec<_> = sent.flatten().map(|packet| packet.data).collect();
+        let data: Vec<_> = take_packets(&receiver).map(|packet| packet.data).collect();
         assert_eq!(data, [&b"first"[..]]);
     }
 
@@ -314,19 +342,17 @@ mod tests {
         let stats = Arc::clone(&recorder.stats);
         let mut recording = CallRecording::new(recorder, ConversationId(1), None);
         let packet = [7; 100];
+        let mut packets = Vec::new();
         for n in 1..=100 * PACKETS_PER_SAMPLE {
             let at = Duration::from_millis(20) * n;
             recording.push_agent(at, &packet);
             assert!(recording.poll(at).is_ok());
+            packets.extend(take_packets(&receiver));
         }
         drop(recording);
         assert!(stats.cost.media.load(Relaxed) > 0);
         // Packets share memory, and none overwrites another one.
-        let sent = receiver.try_iter().filter_map(|message| match message {
-            RecorderMessage::Packets(_, packets) => Some(packets),
-            _ => None,
-        });
-        let packets: Vec<_> = sent.flatten().collect();
+        packets.extend(take_packets(&receiver));
         assert_eq!(packets.len(), 100 * PACKETS_PER_SAMPLE as usize);
         assert!(packets.iter().all(|sent| sent.data == packet[..]));
     }

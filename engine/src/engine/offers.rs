@@ -16,6 +16,7 @@ use super::vendor_connections::{CallPreparation, VendorConnections};
 use super::{CallEngine, CallLocation, resolve_models};
 use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::messages::{self, CallId, CallSetup, Message, NewCall, OfferReply};
+use crate::recorder::unavailable_reason;
 use crate::think::llm::prepare_knowledge;
 
 /// An offer on its way to its thread.
@@ -51,7 +52,9 @@ impl CallEngine {
             call.knowledge.clone(),
             call.system_prompt.clone(),
         );
-        Ok(CallSetup { id: key, config: call, models, poses, slot })
+        let recording_error =
+            call.recording.as_ref().and_then(|_| unavailable_reason(self.recorder.as_ref()));
+        Ok(CallSetup { id: key, config: call, models, poses, recording_error, slot })
     }
 
     /// Gives a call whose client has connected its slot and models, or the reason of the rejection.

@@ -150,6 +150,9 @@ fn a_full_disk_ends_the_recording_and_says_so() {
     let state = almost_full.begin(id(6));
     wait_for("failure", || state.failure().is_some());
     assert_eq!(state.failure(), Some("the disk is almost full"));
+    assert!(state.is_refused(), "nothing is stored");
+    let reason = unavailable_reason(almost_full.recorder.as_ref());
+    assert_eq!(reason.unwrap(), "This server cannot record calls now: the disk is almost full.");
     let stats = &almost_full.recorder.as_ref().unwrap().stats;
     assert_eq!(stats.failed.load(Relaxed), 1);
     almost_full.push(id(6), 0);
@@ -160,4 +163,5 @@ fn a_full_disk_ends_the_recording_and_says_so() {
     let state = full.begin(id(7));
     wait_for("failure", || state.failure().is_some());
     assert!(state.failure().unwrap().contains("No space left"), "{:?}", state.failure());
+    assert_eq!(unavailable_reason(full.recorder.as_ref()), None, "its folder is usable");
 }

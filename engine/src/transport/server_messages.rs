@@ -39,6 +39,8 @@ pub struct SessionInfo {
 /// call's current state.
 pub struct RtviSession {
     info: SessionInfo,
+    /// Whether the recording has failed during the call. What was recorded before remains.
+    recording_failed: bool,
     /// Wall clock of the start, µs since the Unix epoch.
     started_unix_micros: u64,
     state: AgentState,
@@ -98,6 +100,7 @@ impl RtviSession {
     pub fn new(info: SessionInfo) -> Self {
         Self {
             info,
+            recording_failed: false,
             started_unix_micros: 0,
             state: AgentState::Listening,
             synthesizing: false,
@@ -123,6 +126,9 @@ impl RtviSession {
         });
         if let Some(recording) = self.info.recording.as_ref().filter(|r| r.notice) {
             data["recording"] = json!({"notice": true, "optional": recording.is_optional});
+            if self.recording_failed {
+                data["recording"]["enabled"] = false.into();
+            }
         }
         json!({"label": "rtvi-ai", "type": "bot-ready", "id": id, "data": data}).to_string()
     }
@@ -262,7 +268,8 @@ impl RtviSession {
             ))),
             Event::Warning { text } => send(server_message(json!({"warning": text}))),
             Event::RecordingEnded { is_discarded } => {
-                self.info.recording = None;
+                self.recording_failed = true;
+                self.info.recording.take_if(|_| *is_discarded);
                 let state = json!({"enabled": false, "discarded": is_discarded});
                 send(server_message(json!({"recording": state})));
             }
@@ -596,8 +603,10 @@ mod tests {
                 (&messages[0]["type"], &messages[0]["data"]),
                 (&json!("server-message"), &state)
             );
-            // A page that takes over the call sees no notice.
-            assert_eq!(ready(&session), Value::Null);
+            // A page that takes over the call sees a notice as long as something is recorded.
+            let remains = json!({"notice": true, "optional": false, "enabled": false});
+            let remains = if is_optional { Value::Null } else { remains };
+            assert_eq!(ready(&session), remains);
         }
     }
 

@@ -22,7 +22,7 @@ use engine::messages::{
     CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest,
     PrepareCall, ThreadResources,
 };
-use engine::recorder::Recorder;
+use engine::recorder::{self, Recorder};
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
@@ -325,6 +325,8 @@ pub struct Harness {
     pub stats: Arc<ThreadStats>,
     pub latencies: Arc<LatencyMetrics>,
     pub recorder: EventRecorder,
+    /// Records the calls.
+    pub call_recorder: Option<Recorder>,
     pub start: Instant,
     pub now: Instant,
     pub open_streams: Arc<Mutex<usize>>,
@@ -404,7 +406,7 @@ impl Harness {
             http_client: client,
             event_sink: Arc::new(recorder.clone()),
             trace,
-            recorder: call_recorder,
+            recorder: call_recorder.clone(),
             timeouts: engine::Timeouts::default(),
             latencies: Arc::clone(&latencies),
             max_load: 0.0,
@@ -425,6 +427,7 @@ impl Harness {
             stats,
             latencies,
             recorder,
+            call_recorder,
             start,
             now: start,
             open_streams: streams,
@@ -577,6 +580,9 @@ impl Harness {
         let key = CallId(self.next_call_id);
         self.next_call_id += 1;
         let sink = engine::messages::stt_sink(self.inbox.stage_event_sink(key));
+        let recorder = self.call_recorder.as_ref();
+        let recording_error =
+            call.recording.as_ref().and_then(|_| recorder::unavailable_reason(recorder));
         let models = CallModels {
             stt: stt.open(sink).unwrap(),
             turn_model: self.turn_model.clone(),
@@ -591,6 +597,7 @@ impl Harness {
             config: Arc::new(call),
             models,
             poses: self.pose_set.clone().map(|set| Arc::new(PoseCache::new(set))),
+            recording_error,
             slot: Slot::for_test(),
         }
     }

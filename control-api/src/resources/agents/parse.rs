@@ -16,6 +16,7 @@ use super::{access, turn};
 use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::body;
+use crate::http::schema::schema_of;
 use crate::http::validate::{FieldErrors, body_object};
 use crate::resources::backgrounds::fields;
 use crate::store::agent::{Agent, AgentSettings, Avatar, Template, TurnSettings};
@@ -86,7 +87,7 @@ impl AgentDocument for Template {
 
 /// The schema of a document whose avatars may have their providers beside `config`, too.
 fn schema_with_flat_providers<D: JsonSchema>() -> Value {
-    let mut schema = body::schema_of::<D>();
+    let mut schema = schema_of::<D>();
     let avatar = &mut schema["properties"]["avatars"]["items"]["properties"];
     for provider in PROVIDERS {
         let mut flat = avatar["config"]["properties"][provider].clone();
@@ -360,6 +361,11 @@ mod tests {
         assert_eq!(
             invalid_fields(body(json!({"config": {"maxCallDuration": -1}}))),
             ["config.maxCallDuration"]
+        );
+        let recording = json!({"channels": "stereo", "format": 7});
+        assert_eq!(
+            invalid_fields(body(json!({"config": {"recording": recording}}))),
+            ["config.recording.channels", "config.recording.format"]
         );
         assert!(matches!(parse_agent(json!([]), None), Err(ApiError::Invalid(f)) if f.is_empty()));
     }

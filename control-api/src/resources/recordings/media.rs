@@ -127,7 +127,7 @@ async fn read(
         }
     };
     set_text(&mut response, header::CONTENT_TYPE, kind.content_type);
-    set_text(&mut response, header::CONTENT_DISPOSITION, &kind.disposition());
+    set_text(&mut response, header::CONTENT_DISPOSITION, &kind.disposition("inline"));
     set_text(&mut response, header::ACCEPT_RANGES, "bytes");
     Ok(response)
 }

@@ -7,7 +7,7 @@ import { parseUsage } from "./conversations.js";
 import { button, h, link } from "./dom.js";
 import { MediaPlayer } from "./media-player.js";
 import { RecordingTimeline } from "./recording-timeline.js";
-import { addTimes } from "./timed-lines.js";
+import { addTimes, removeUnitsFrom } from "./timed-lines.js";
 import { TranscriptFollower } from "./transcript-follower.js";
 import { confirmDialog, pollWhileVisible, runBusy, toast } from "./ui.js";
 
@@ -30,6 +30,8 @@ export class RecordingPanel {
   #player;
   #timeline;
   #follower;
+  #lines;
+  #view;
   #message = h("p", { class: "recording-state", role: "status" });
   #retryButton = button("Try again", { class: "small", hidden: true });
   #downloadLink;
@@ -45,6 +47,8 @@ export class RecordingPanel {
     const messages = record.chat_history?.messages ?? [];
     addTimes(lines, messages);
     for (const line of lines) if (line.units) view.render(line);
+    this.#lines = lines;
+    this.#view = view;
 
     const seek = (seconds) => this.#player.seek(seconds);
     this.#timeline = new RecordingTimeline(messages, seek);
@@ -68,6 +72,7 @@ export class RecordingPanel {
     this.#player.media.addEventListener("loadedmetadata", () => {
       this.#isSecondLink = false;
       this.#timeline.setDuration(this.#player.duration);
+      this.#endAt(this.#player.duration);
       this.#say("");
     });
 
@@ -140,6 +145,7 @@ export class RecordingPanel {
     } else if (error) {
       this.#polling.abort();
       this.#player.unload();
+      this.#endAt(0);
       this.#say(`The recording has failed: ${error}.`);
     } else if (record.is_recorded) {
       this.#say("The recording is being prepared.");
@@ -147,8 +153,18 @@ export class RecordingPanel {
     } else {
       this.#polling.abort();
       this.#player.unload();
+      this.#endAt(0);
       this.#say("The recording was deleted.");
     }
+  }
+
+  /** The words from this time on, in seconds, cannot be played. */
+  #endAt(seconds) {
+    const changed = removeUnitsFrom(this.#lines, seconds);
+    if (!changed.length) return;
+    for (const line of changed) this.#view.render(line);
+    this.#follower.setLines(this.#lines);
+    requestAnimationFrame(() => this.#follower.start());
   }
 
   #say(text) {

@@ -3,6 +3,9 @@
 
 const SPEAKERS = { user: "user", visitor: "user", assistant: "agent" };
 
+/** A browser may report a position slightly before the one that was sought, for example 8.042999. */
+const POSITION_TOLERANCE = 0.0005;
+
 const normalize = (text) => text.split(/\s+/).filter(Boolean).join(" ");
 
 /**
@@ -58,6 +61,23 @@ export function addTimes(lines, messages) {
   }
 }
 
+/**
+ * Removes the units from `end` on, in seconds, because the file ends there: they cannot be played.
+ * Their text remains.
+ * @returns {any[]} the lines that have changed
+ */
+export function removeUnitsFrom(lines, end) {
+  return lines.filter((line) => {
+    if (!line.units) return false;
+    const count = line.units.filter(({ start }) => start < end).length;
+    if (count === line.units.length) return false;
+    const removed = line.units.slice(count).map(({ before, text }) => before + text);
+    line.after = removed.join("") + line.after;
+    line.units = count ? line.units.slice(0, count) : undefined;
+    return true;
+  });
+}
+
 /** The units of each speaker in the order of time. Those of two speakers may overlap. */
 export class UnitTracks {
   #tracks;
@@ -76,15 +96,16 @@ export class UnitTracks {
    * @returns {{line: any, unit: Unit}[]} at most one of each speaker
    */
   at(seconds) {
+    const position = seconds + POSITION_TOLERANCE;
     const found = [];
     for (const track of this.#tracks) {
       let [low, high] = [0, track.length];
       while (low < high) {
         const middle = (low + high) >> 1;
-        if (track[middle].unit.start <= seconds) low = middle + 1;
+        if (track[middle].unit.start <= position) low = middle + 1;
         else high = middle;
       }
-      if (low && seconds < track[low - 1].unit.end) found.push(track[low - 1]);
+      if (low && position < track[low - 1].unit.end) found.push(track[low - 1]);
     }
     return found;
   }

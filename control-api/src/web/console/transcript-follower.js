@@ -26,8 +26,7 @@ export class TranscriptFollower {
   constructor(pane, lines, seek) {
     this.#pane = pane;
     this.#seek = seek;
-    this.#units = lines.flatMap((line) => (line.removed ? [] : (line.units ?? [])));
-    this.#tracks = new UnitTracks(lines.filter((line) => !line.removed));
+    this.setLines(lines);
     for (const name of ["wheel", "touchmove", "pointerdown", "keydown"])
       pane.addEventListener(
         name,
@@ -38,6 +37,15 @@ export class TranscriptFollower {
       );
     pane.addEventListener("click", (event) => this.#onClick(event));
     pane.addEventListener("keydown", (event) => this.#onKeyDown(event));
+  }
+
+  /** The units of the lines are these from now on. Call `start` once the lines are rendered. */
+  setLines(lines) {
+    this.#units = lines.flatMap((line) => (line.removed ? [] : (line.units ?? [])));
+    this.#tracks = new UnitTracks(lines.filter((line) => !line.removed));
+    for (const node of this.#current) node.classList.remove("current");
+    this.#current = [];
+    this.#moveTabStop(null);
   }
 
   /** Highlights what is said at a time in seconds. `playing`: and keeps it in view. */
@@ -130,6 +138,7 @@ export class TranscriptFollower {
       this.#tabStop.removeAttribute("aria-label");
     }
     this.#tabStop = node;
+    if (!node) return;
     node.tabIndex = 0;
     node.setAttribute("role", "button");
     node.setAttribute("aria-label", `Play from “${node.textContent}”`);

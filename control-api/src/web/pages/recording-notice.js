@@ -7,8 +7,10 @@ import { RECORDING_TEXTS } from "./texts.js";
 const REQUEST_ID = "recording";
 
 /**
- * @typedef {{notice: boolean, optional: boolean}} Notice what the server says about a recording
- * @typedef {"unknown" | "recorded" | "off" | "stopped"} State `unknown` until `bot-ready`
+ * @typedef {{optional: boolean, enabled: boolean}} Notice what the server says about a recording.
+ *   `enabled`: it continues; otherwise its beginning is stored
+ * @typedef {"unknown" | "recorded" | "off" | "stopped"} State `unknown` until `bot-ready`; `off`:
+ *   nothing is stored; `stopped`: the beginning is
  */
 
 export class RecordingNotice {
@@ -39,7 +41,6 @@ export class RecordingNotice {
     this.#button = button;
     this.#send = send;
     this.#onFailed = onFailed;
-    button.textContent = RECORDING_TEXTS.refuse;
     button.addEventListener("click", () => this.#discard());
   }
 
@@ -63,12 +64,11 @@ export class RecordingNotice {
     if (type === "bot-ready") {
       const notice = asNotice(data?.recording);
       this.#optional = notice?.optional ?? false;
-      if (notice) this.#state = "recorded";
+      if (notice) this.#state = notice.enabled ? "recorded" : "stopped";
       // What was announced, or recorded until the connection was lost, is not recorded any more.
-      else if (this.#state !== "stopped" && (this.#announced || this.#state !== "unknown"))
-        this.#state = "off";
+      else if (this.#hasNotice()) this.#state = "off";
     } else if (type === "server-message" && data?.recording?.enabled === false) {
-      this.#state = data.recording.discarded ? "off" : "stopped";
+      if (this.#hasNotice()) this.#state = data.recording.discarded ? "off" : "stopped";
     } else if (type === "error-response" && id === REQUEST_ID) {
       this.#onFailed(RECORDING_TEXTS.failed);
     } else if (type !== "server-response" || id !== REQUEST_ID) {
@@ -76,6 +76,11 @@ export class RecordingNotice {
     }
     this.#setPending(false);
     this.#render();
+  }
+
+  /** Whether the page says anything about a recording: not if the agent wants no notice. */
+  #hasNotice() {
+    return this.#announced !== null || this.#state !== "unknown";
   }
 
   #discard() {
@@ -101,12 +106,15 @@ export class RecordingNotice {
     // The same text again would be read out again.
     if (this.#words.textContent !== text) this.#words.textContent = text;
     const hadFocus = document.activeElement === this.#button;
-    this.#button.hidden = this.#state !== "recorded" || !this.#optional;
+    this.#button.hidden = !["recorded", "stopped"].includes(this.#state) || !this.#optional;
+    this.#button.textContent =
+      this.#state === "stopped" ? RECORDING_TEXTS.discard : RECORDING_TEXTS.refuse;
     if (hadFocus && this.#button.hidden) this.#indicator.focus();
   }
 }
 
 /** @param {any} notice @returns {Notice | null} */
 function asNotice(notice) {
-  return notice?.notice === true ? { notice: true, optional: notice.optional === true } : null;
+  if (notice?.notice !== true) return null;
+  return { optional: notice.optional === true, enabled: notice.enabled !== false };
 }

@@ -126,8 +126,9 @@ export const RECORDING_TEXTS = {
   beforeOptional: "This call is recorded. You can turn the recording off during the call.",
   recorded: "Being recorded",
   off: "Nothing is recorded",
-  stopped: "The recording has stopped",
+  stopped: "The start is stored",
   refuse: "Do not record",
+  discard: "Discard it",
   failed: "The recording could not be turned off. Try again, or hang up.",
 };
 

@@ -397,8 +397,8 @@ pub enum Event {
     /// The recording has ended before the call.
     #[serde(rename = "recording.ended")]
     RecordingEnded {
-        /// Whether it is deleted because the user does not want it. Otherwise what was recorded
-        /// until now remains.
+        /// Whether nothing of it remains: the user does not want it, or it could not begin.
+        /// Otherwise what was recorded until now remains.
         is_discarded: bool,
     },
     /// The latencies of a turn.
@@ -570,7 +570,8 @@ pub struct HistoryItem {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "began")]
     pub started_at: Option<Time>,
-    /// True end of the turn's last speech (user only): the event follows later. Not in `simulate`.
+    /// True end of the turn's last speech, or when the agent's last sample left, if that was before
+    /// the event: it is held before it is cut. Not in `simulate`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[serde(rename = "speech_end")]
     pub ended_at: Option<Time>,

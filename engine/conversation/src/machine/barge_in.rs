@@ -204,6 +204,9 @@ impl Conversation {
         if let Some(utterance) = head.utterances.front_mut() {
             let sounds = utterance.started_at.is_some();
             head.silenced_by = sounds.then_some((now, onset));
+            if sounds {
+                utterance.silent_since.get_or_insert(now);
+            }
             let first = utterance.segments.front_mut();
             if sounds || first.as_ref().is_some_and(|segment| segment.play_allowed) {
                 self.playout_paused = true;
@@ -243,11 +246,12 @@ impl Conversation {
         head.silenced_by = None;
         let hold_was_emitted = core::mem::take(&mut head.hold_emitted);
         let mut position = None;
-        if let Some(segment) =
-            head.utterances.front_mut().and_then(|utterance| utterance.segments.front_mut())
+        if let Some(utterance) = head.utterances.front_mut()
+            && let Some(segment) = utterance.segments.front_mut()
         {
             segment.base_time = now;
             segment.playing = segment.has_started;
+            utterance.silent_since.take_if(|_| segment.has_started);
             if let Some(departures) = self.departures.as_mut().filter(|_| segment.has_started) {
                 departures.resume(now, segment.base_position);
             }

@@ -16,7 +16,7 @@
 //! WAITING: no utterance has started. HELD: user speech pauses the reply. `end_reply` ends a head
 //! without utterances, running generation or awaited tools, even if it is held.
 
-use crate::contract::event::{AgentState, Event, TurnTimes};
+use crate::contract::event::{AgentState, Event, HistoryItem, TurnTimes};
 use crate::contract::input::Epoch;
 use crate::contract::output::{Output, SpeechSource};
 use crate::contract::spec::Phrasing;
@@ -232,7 +232,8 @@ impl Conversation {
         self.emit(Event::AgentStoppedSpeaking { text: text.clone(), utterance: utterance.id });
         if !text.is_empty() {
             let item = assistant_item(text, interrupted, utterance.id, began, utterance.in_context);
-            self.append_history(item, utterance.generation);
+            let ended_at = utterance.silent_since.filter(|end| *end < now);
+            self.append_history(HistoryItem { ended_at, ..item }, utterance.generation);
         }
     }
 

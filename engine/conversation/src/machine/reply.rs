@@ -149,6 +149,9 @@ pub(crate) struct Utterance {
     pub(crate) complete: bool,
     /// Time of the first sample.
     pub(crate) started_at: Option<Time>,
+    /// Since when no samples have left: during a hold or a stall, and between segments. `None` while
+    /// it sounds, and before its first sample.
+    pub(crate) silent_since: Option<Time>,
     /// Maximum number of bytes of `text` that were heard so far.
     pub(crate) heard_bytes: usize,
     /// The part of `heard_bytes` that was emitted.
@@ -294,6 +297,7 @@ impl Utterance {
             segments: VecDeque::new(),
             complete,
             started_at: None,
+            silent_since: None,
             heard_bytes: 0,
             reported_heard_bytes: 0,
             in_context: true,

@@ -289,6 +289,7 @@ impl Conversation {
                 segment.base_position = position;
                 segment.base_time = now;
                 segment.playing = !held;
+                utterance.silent_since.take_if(|_| !held);
                 if let Some(departures) = self.departures.as_mut().filter(|_| !held) {
                     departures.observe(now, position);
                 }
@@ -297,11 +298,13 @@ impl Conversation {
                 segment.base_position = position;
                 segment.base_time = now;
                 segment.playing = false;
+                utterance.silent_since.get_or_insert(now);
             }
             PlayoutEvent::Finished(position) => {
                 let heard = utterance.text[segment.start..segment.end].to_owned();
                 let end = segment.end;
                 utterance.played_bytes = end;
+                utterance.silent_since.get_or_insert(now);
                 let words = self
                     .departures
                     .as_ref()
@@ -333,6 +336,7 @@ impl Conversation {
         let Some(segment) = utterance.segments.front_mut() else { return };
         segment.has_started = true;
         segment.playing = !held;
+        utterance.silent_since.take_if(|_| !held);
         segment.base_position = Position::ZERO;
         segment.base_time = now;
         if let Some(departures) = &mut self.departures {
