@@ -43,7 +43,7 @@ pub struct RecorderConfig {
     pub folder: PathBuf,
     /// Free bytes of its file system below which all recordings end; 0 = no limit.
     pub min_free: u64,
-    /// Called with each recording that is complete, on the recorder's thread. Must not block.
+    /// Called with each recording that is complete, or whose file is lost, on the recorder's thread. Must not block.
     pub on_complete: Arc<dyn Fn(ConversationId) + Send + Sync>,
 }
 
@@ -178,8 +178,9 @@ impl Recorder {
 #[must_use]
 pub fn unavailable_reason(recorder: Option<&Recorder>) -> Option<String> {
     let Some(Recorder { config, .. }) = recorder else { return Some(NO_RECORDER.into()) };
-    let error = has_space(config).err()?;
-    Some(format!("This server cannot record calls now: {error}."))
+    let error = create_folder(&config.folder).and_then(|()| has_space(config)).err()?;
+    let reason = engine_api::describe_disk_error(&error);
+    Some(format!("This server cannot record calls now: {reason}."))
 }
 
 fn has_space(config: &RecorderConfig) -> io::Result<()> {
@@ -202,7 +203,7 @@ pub fn start(config: RecorderConfig) -> io::Result<Recorder> {
 }
 
 fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result<Recorder> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
+    create_folder(&config.folder)?;
     let (sender, messages) = channel::open(&channel::RECORDER, None);
     let stats = Arc::<RecorderStats>::default();
     let config = Arc::new(config);
@@ -211,6 +212,10 @@ fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result
         restart_forever(|| record(&folder, &messages, &shared, interval));
     })?;
     Ok(Recorder { sender, stats, config })
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn record(
@@ -265,7 +270,10 @@ impl Files<'_> {
     fn handle(&mut self, message: RecorderMessage) {
         match message {
             RecorderMessage::Start { id, video, state } => {
-                match has_space(self.config).and_then(|()| self.create(id, video)) {
+                // Somebody may have removed the folder.
+                let prepared =
+                    create_folder(&self.config.folder).and_then(|()| has_space(self.config));
+                match prepared.and_then(|()| self.create(id, video)) {
                     Ok(writer) => {
                         self.open.insert(id, OpenFile { writer: Some(writer), state });
                     }
@@ -355,7 +363,11 @@ impl Files<'_> {
         });
         match ended {
             Ok(()) => (self.config.on_complete)(id),
-            Err(error) => self.report_failure(id, &file.state, &error),
+            Err(error) => {
+                self.report_failure(id, &file.state, &error);
+                // The rest of the server reports the loss.
+                (self.config.on_complete)(id);
+            }
         }
     }
 
@@ -373,7 +385,7 @@ impl Files<'_> {
     fn report_failure(&self, id: ConversationId, state: &RecordingState, error: &io::Error) {
         tracing::warn!(conversation = %id, %error, "cannot record a call");
         self.stats.failed.fetch_add(1, Relaxed);
-        state.fail(error.to_string());
+        state.fail(engine_api::describe_disk_error(error));
     }
 }
 

@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MESSAGE: &str = "This call is recorded.";
 
 fn recorded(is_optional: bool) -> Option<RecordingChoice> {
-    Some(RecordingChoice { notice: true, is_optional })
+    Some(RecordingChoice { notice: true, is_optional, warning: None })
 }
 
 /// A recorder whose thread is the test.

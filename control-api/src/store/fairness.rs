@@ -8,6 +8,9 @@ use super::{Result, Transaction};
 pub(crate) const DOCUMENT_JOBS: &str = "document";
 /// Documents whose embeddings are requested.
 pub(crate) const EMBEDDING_JOBS: &str = "meaning";
+/// Recordings that are delivered, and those that are converted.
+pub(crate) const RECORDING_JOBS: &str = "recording";
+pub(crate) const CONVERSION_JOBS: &str = "conversion";
 /// Avatars that are drawn.
 pub(crate) const AVATAR_JOBS: &str = "avatar";
 

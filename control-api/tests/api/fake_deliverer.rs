@@ -31,6 +31,15 @@ fn deliver(arguments: &[String]) {
         fs::write(out, b"incomplete").unwrap();
         std::process::abort();
     }
+    // A test asks for a full disk in the same way.
+    let full = crashes.with_file_name("full");
+    if let Ok(left) = fs::read(&full)
+        && let Some((_, rest)) = left.split_first()
+    {
+        fs::write(&full, rest).unwrap();
+        fs::write(out, b"incomplete").unwrap();
+        std::process::exit(3);
+    }
     let input = File::open(capture).unwrap();
     match delivery::write(input, File::create(out).unwrap(), channels, |_| {}) {
         Ok(summary) => println!(

@@ -32,9 +32,8 @@ const NOT_RECORDED: &str = "This call is not recorded";
 impl Call {
     /// Starts the recording, if the agent wants one.
     pub(super) fn start_recording(&mut self) {
-        if self.config.recording.is_none() {
-            return;
-        }
+        let Some(choice) = &self.config.recording else { return };
+        self.warnings.extend(choice.warning.clone());
         match &self.context.recorder {
             Some(recorder) => {
                 let video = self.avatar.as_ref().map(|avatar| avatar.animator.size());
