@@ -342,8 +342,9 @@ impl Files<'_> {
         let ids: Vec<_> = self.open.keys().copied().collect();
         for id in ids {
             let written = self.with_writer(id, CaptureWriter::flush);
-            let space =
-                space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
+            let space = space.as_ref().map_err(|error| {
+                io::Error::new(error.kind(), engine_api::describe_disk_error(error))
+            });
             self.fail_on_error(id, written.and(space.copied()));
         }
     }

@@ -153,6 +153,8 @@ async fn a_file_that_the_recorder_does_not_complete_is_delivered_nevertheless() 
     let capture = recorded.with_extension("capture");
     fs::rename(&recorded, &capture).unwrap();
     end_call(&server, &id, 2);
+    server.wait_for_status(&id, "ENDED").await;
+    server.app.recorded_hook()(id.parse().unwrap());
     // The calls of these tests ended long ago.
     let record = wait_until_ready(&server, &id).await;
     assert_eq!(record["warnings"], json!([]));
@@ -227,4 +229,60 @@ async fn a_stored_file_that_vanished_has_no_link() {
     let record = read_record(&server, &id).await;
     assert_eq!(record["recording_url"], "");
     assert_eq!(record["recording_error"], "the stored file is missing");
+}
+
+#[tokio::test]
+async fn a_conversion_delays_no_other_recording_and_ends_with_the_deletion() {
+    let folder = TempFolder::new();
+    let server = TestServer::start_with(&folder.0, |config: &mut Config| {
+        config.recordings.ffmpeg = Some("/usr/bin/stalled".into());
+    })
+    .await;
+    let mp4 = json!({"config": {"recording": {"format": "mp4"}}});
+    let converted = recorded_call(&server, &folder, mp4.clone()).await;
+    let part = folder.0.join(format!("data/recordings/{converted}.mp4.part"));
+    let process = wait_for("the conversion", async || {
+        let id: u32 = fs::read_to_string(&part).ok()?.parse().ok()?;
+        Some(PathBuf::from(format!("/proc/{id}")))
+    })
+    .await;
+    let other = recorded_call(&server, &folder, json!({})).await;
+    wait_until_ready(&server, &other).await;
+    assert!(process.exists());
+    assert_eq!(metric(&server, "visavis_recordings{state=\"converting\"}").await, 1);
+    let path = format!("/v1/ext/conversation/{converted}/recording");
+    assert_eq!(server.delete(&path).await.status, 204);
+    wait_for("the end of the process", async || (!process.exists()).then_some(())).await;
+    wait_for("the files to be removed", async || {
+        files(&folder, "recordings").is_empty().then_some(())
+    })
+    .await;
+    // The next start converts what this one did not finish.
+    let next = recorded_call(&server, &folder, mp4).await;
+    wait_for_metric(&server, "visavis_recordings{state=\"converting\"}", 1).await;
+    server.kill().await;
+    let server = TestServer::start_with(&folder.0, |config: &mut Config| {
+        config.recordings.ffmpeg = Some("/usr/bin/ffmpeg-of-a-test".into());
+    })
+    .await;
+    wait_until_ready(&server, &next).await;
+    assert!(folder.0.join(format!("data/storage/recordings/{next}.mp4")).exists());
+}
+
+#[tokio::test]
+async fn damage_of_a_capture_is_reported() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({"record": true})).await;
+    let file = write_capture(&folder.0.join("data"), &id);
+    let mut content = fs::read(&file).unwrap();
+    let middle = content.len() / 2;
+    content[middle..middle + 20].fill(0);
+    fs::write(&file, content).unwrap();
+    end_call(&server, &id, 1);
+    server.app.recorded_hook()(id.parse().unwrap());
+    let record = wait_until_ready(&server, &id).await;
+    let warning = "A part of the recording is missing: the file that was written during the call \
+                   is damaged.";
+    assert_eq!(record["warnings"], json!([warning]));
 }

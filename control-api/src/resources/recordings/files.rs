@@ -58,13 +58,15 @@ impl RecordingFolder {
     }
 
     /// All files of a recording except that of a running call.
-    fn files(&self, id: ConversationId) -> [PathBuf; 5] {
+    fn files(&self, id: ConversationId) -> [PathBuf; 6] {
         [
             self.recorded(id),
             self.delivered(id, WEBM),
             self.delivered(id, MP4),
             self.partial(id, WEBM),
             self.partial(id, MP4),
+            // The child writes the partial file under this name first.
+            self.0.join(format!("{id}.{WEBM}.{PARTIAL}.new")),
         ]
     }
 
