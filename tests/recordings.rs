@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -150,28 +151,24 @@ fn a_conversion_ends_with_the_server_and_with_its_process() {
     for is_killed in [false, true] {
         let folder = TempFolder::new(if is_killed { "killed" } else { "orphan" });
         let (webm, out) = (folder.0.join("a.webm"), folder.0.join("a.mp4"));
-        let (ffmpeg, blocker) = (folder.0.join("ffmpeg"), folder.0.join("pipe"));
+        let (ffmpeg, blocker) = (folder.0.join("ffmpeg"), folder.0.join("blocker"));
+        let life = folder.0.join("life");
         fs::write(&webm, b"webm").unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &blocker,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RWXU,
-            0,
-        )
-        .unwrap();
-        // Says that it runs, and waits for the end of a pipe that nobody closes.
-        let script = format!(
-            "exec 3<>'{0}'; echo > '{0}'; echo $$ > '{1}'; read line <&3; read line <&3",
-            blocker.display(),
-            out.display()
+        for pipe in [&blocker, &life] {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        }
+        // Holds a pipe open while it lives, and waits for a line that nobody writes.
+        let (blocker, life) = (blocker.display(), life.display());
+        write_script(
+            &ffmpeg,
+            &format!("exec 3<>'{blocker}'; exec 4>'{life}'; echo runs >&4; read line <&3"),
         );
-        write_script(&ffmpeg, &script);
         let mut child = start(&convert_arguments(&webm, &out, &ffmpeg));
-        let process = wait_for("the conversion", || {
-            let id = fs::read_to_string(&out).ok()?.trim().parse::<u32>().ok()?;
-            Some(PathBuf::from(format!("/proc/{id}")))
-        });
+        let mut life = BufReader::new(File::open(life.to_string()).unwrap());
+        let mut text = String::new();
+        life.read_line(&mut text).unwrap();
+        assert_eq!(text, "runs\n");
         if is_killed {
             // As a deletion does.
             child.kill().unwrap();
@@ -179,23 +176,7 @@ fn a_conversion_ends_with_the_server_and_with_its_process() {
             drop(child.stdin.take());
         }
         assert!(!child.wait().unwrap().success());
-        wait_for("the end of ffmpeg", || is_gone(&process).then_some(()));
-    }
-}
-
-/// Whether a process has ended; its parent may not know yet.
-fn is_gone(process: &Path) -> bool {
-    fs::read_to_string(process.join("stat")).map_or(true, |stat| stat.contains(") Z "))
-}
-
-fn wait_for<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    let started = std::time::Instant::now();
-    loop {
-        if let Some(found) = check() {
-            return found;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "timed out: {what}");
-        std::thread::yield_now();
+        assert_eq!(life.read_line(&mut text).unwrap(), 0, "the pipe is closed");
     }
 }
 
