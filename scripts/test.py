@@ -66,6 +66,8 @@ REPORT_TIME_FLAGS = ["-Zunstable-options", "--report-time"]
 STORE_TESTS = [
     *("servers::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
     "custom_avatars::a_dead_server_s_drawing_is_taken_over",
+    "backgrounds::agents_share_a_background_with_the_same_content",
+    "backgrounds::calls_show_the_previous_background_until_the_new_one_is_drawn",
     "erasure::erasure_deletes_the_trace_on_another_running_or_stopped_server",
     "agents::lists_are_paged_searched_and_counted",
     "fairness::",

@@ -177,6 +177,7 @@ fn agent_body() -> Value {
         "turn_handling": "proactive",
         "interruptability": "high",
         "frame_rate": 20,
+        "background": {"type": "gradient", "from": "#112233", "to": "#FFFFFF", "angle": 90},
     });
     json!({
         "agent_name": "Agent",

@@ -35,6 +35,8 @@ class LongCall(SpokenCall):
         self.peer.addTransceiver("video", direction="recvonly")
         self.sounds = sounds
         self.asked: list[str] = []
+        #: By how many seconds the sound of each question left late at most.
+        self.lateness: list[float] = []
         self.observe()
 
     def _on_message(self, text: str):
@@ -64,8 +66,10 @@ class LongCall(SpokenCall):
         """Asks the next question, and returns the answer."""
         question = QUESTIONS[len(self.asked) % len(QUESTIONS)]
         self.asked.append(question)
-        count = len(self.utterances())
+        count, begin = len(self.utterances()), self.microphone.sent
         assert await self.say(question) == question
+        late = [late for sent, late in self.microphone.late_parts if sent >= begin]
+        self.lateness.append(max(late, default=0))
         answers = await self.wait_for(lambda: self.utterances()[count:], what="an answer")
         assert answers == [CONVERSATION[question]]
         return answers[0]
@@ -108,7 +112,7 @@ async def talk(server, conversation) -> dict:
     await client.wait_until(60 * MINUTES)
     await client.hang_up()
     departures = {"first": begin, "last": end, "end": client.last_departure() + PACKET}
-    return {"questions": client.asked, **departures}
+    return {"questions": client.asked, "lateness": client.lateness, **departures}
 
 
 @pytest.mark.long("recording")
@@ -139,9 +143,10 @@ def test_a_call_of_thirty_minutes_keeps_its_times(start_server, scripted_llm, re
         **recorded_call.summary(measured),
         "duration of the call": call_duration,
         "drift": drift,
+        "late questions": [round(1000 * late) for late in sent["lateness"] if late],
         "megabytes": len(recording.data) / 1e6,
     }
     report.add("the recording of a long call", found)
     assert abs(recording.duration - call_duration) <= MAX_DURATION_ERROR, found
     assert abs(drift) <= recorded_call.MAX_VOICE_ERROR, found
-    recorded_call.check(measured)
+    recorded_call.check(measured, np.array(sent["lateness"]))

@@ -18,7 +18,7 @@ use crate::state::AppState;
 use crate::store::Page;
 
 /// Maximum size of a JSON body, in bytes.
-const MAX_JSON_BYTES: usize = 2 << 20;
+pub(crate) const MAX_JSON_BYTES: usize = 2 << 20;
 
 /// The whole body, at most `limit` bytes.
 pub(crate) async fn read_body(

@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use conversation::settings;
 use conversation::spec::ToolSpec;
-use engine_api::{AvatarChoice, CallConfig, Guardrail, RecordingChoice, Tool, ToolBackend};
+use engine_api::{
+    AvatarChoice, CallConfig, Guardrail, PoseSetFile, RecordingChoice, Tool, ToolBackend,
+};
 use models::registry::Kind;
 use serde_json::{Value, json};
 
 use crate::join::prompt;
 use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
-use crate::resources::{avatars, knowledge_cache, mcp, recordings};
+use crate::resources::{avatars, backgrounds, knowledge_cache, mcp, recordings};
 use crate::state::AppState;
 use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar};
 use crate::store::conversation::Row;
@@ -70,6 +72,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     };
     let recording_warning =
         if settings.record { recordings::storage_warning(state).await? } else { None };
+    let (avatar_key_id, pose_set) = load_shown_avatar(state, row, &avatar).await?;
     let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
@@ -80,10 +83,10 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         llm: choices.llm,
         tts: choices.tts,
         avatar: AvatarChoice {
-            avatar_key_id: row.avatar_id.clone(),
+            avatar_key_id,
             frame_rate: number(Some(&avatar.frame_rate)).unwrap_or(25.0) as u32,
         },
-        pose_set: avatars::load_custom_poses(state, &row.workspace, &row.avatar_id).await?,
+        pose_set,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
         tool_servers: mcp::session::load_servers(state, row, settings.attached_ids("mcp")).await?,
@@ -102,6 +105,22 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
             warning: recording_warning,
         }),
     })
+}
+
+/// What the call shows: the id by which calls share it, and its pose set unless it is a stock
+/// avatar.
+async fn load_shown_avatar(
+    state: &AppState,
+    row: &Row,
+    avatar: &Avatar,
+) -> store::Result<(String, Option<PoseSetFile>)> {
+    if let Some(shown) = backgrounds::find_shown(state, row, avatar).await?
+        && let Some(poses) = avatars::load_custom_poses(state, &row.workspace, &shown.id).await?
+    {
+        return Ok((shown.id, Some(poses)));
+    }
+    let poses = avatars::load_custom_poses(state, &row.workspace, &row.avatar_id).await?;
+    Ok((row.avatar_id.clone(), poses))
 }
 
 /// Whether another language model answers if the first one fails within its answer.

@@ -236,6 +236,7 @@ fn add_record_fields(name: &str, schema: &mut Value) {
     }
     if name == "Agent" {
         fields.push(("webhook_secret", text()));
+        fields.push(("warnings", json!({"type": "array", "items": text()})));
     }
     for (name, field) in fields {
         schema["properties"][name] = field;

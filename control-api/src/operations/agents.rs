@@ -7,6 +7,10 @@ use super::operation::{
 };
 
 const CREATED_RESPONSE: &[(u16, &str, &str)] = &[(201, "Done", "Created")];
+/// A request with pictures of backgrounds waits for those of other requests.
+const TOO_MANY_PICTURES: (u16, &str, &str) =
+    (503, "NoCapacity", "Too many pictures are decoded at once");
+const SAVED_RESPONSE: &[(u16, &str, &str)] = &[(200, "Done", "Done"), TOO_MANY_PICTURES];
 
 /// All rows of this file.
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -15,7 +19,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/agent",
         "Create an agent",
-        &[(200, "Created", "Created; the webhook secret is returned only once")],
+        &[(200, "Created", "Created; the webhook secret is returned only once"), TOO_MANY_PICTURES],
     )
     .json_body("AgentBody")
     .workspace_limited(),
@@ -23,11 +27,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         .list(),
     op(AGENTS, "get", "/v1/ext/agent/{id}", "Read an agent", &[(200, "Agent", "The agent")])
         .not_found_message(),
-    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", DONE_RESPONSE)
+    op(AGENTS, "put", "/v1/ext/agent/{id}", "Replace an agent", SAVED_RESPONSE)
         .json_body("AgentBody")
+        .workspace_limited()
         .not_found_message(),
-    op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", DONE_RESPONSE)
+    op(AGENTS, "patch", "/v1/ext/agent/{id}", "Change an agent (JSON Merge Patch)", SAVED_RESPONSE)
         .json_body("Patch")
+        .workspace_limited()
         .not_found_message(),
     op(
         AGENTS,
@@ -66,9 +72,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     )
     .json_body("AgentByTemplate")
     .workspace_limited(),
-    op(TEMPLATES, "post", "/v1/ext/template", "Create a template", CREATED_RESPONSE)
-        .json_body("TemplateBody")
-        .workspace_limited(),
+    op(
+        TEMPLATES,
+        "post",
+        "/v1/ext/template",
+        "Create a template",
+        &[(201, "Done", "Created"), TOO_MANY_PICTURES],
+    )
+    .json_body("TemplateBody")
+    .workspace_limited(),
     op(
         TEMPLATES,
         "get",
@@ -85,8 +97,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[(200, "Template", "The template")],
     )
     .not_found_message(),
-    op(TEMPLATES, "put", "/v1/ext/template/{id}", "Replace a template", DONE_RESPONSE)
+    op(TEMPLATES, "put", "/v1/ext/template/{id}", "Replace a template", SAVED_RESPONSE)
         .json_body("TemplateBody")
+        .workspace_limited()
         .not_found_message(),
     op(TEMPLATES, "delete", "/v1/ext/template/{id}", "Delete a template", DONE_RESPONSE)
         .not_found_message(),

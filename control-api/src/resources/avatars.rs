@@ -82,7 +82,15 @@ pub(crate) async fn find(
     }))
 }
 
-/// The pose set of a custom avatar; the engine has those of stock avatars. `None` if it was
+/// The avatar with the picture of a pose set: `output` is an [`Output`] as JSON.
+pub(crate) fn with_picture(avatar: StockAvatar, output: &str) -> StockAvatar {
+    match serde_json::from_str::<Output>(output) {
+        Ok(output) => StockAvatar { display_picture: output.preview_url, ..avatar },
+        Err(_) => avatar,
+    }
+}
+
+/// The pose set of a custom avatar, or of an avatar in front of another background; the engine has those of stock avatars. `None` if it was
 /// deleted. Calls that show it at the same time share the pose set.
 pub(crate) async fn load_custom_poses(
     state: &AppState,

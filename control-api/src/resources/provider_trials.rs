@@ -264,6 +264,7 @@ fn tokens(
             Address::new(&tts.provider, &tts.url),
             stored.map(|(old, keys)| (Address::new(&old.tts.provider, &old.tts.url), &keys.tts)),
         ),
+        ..AvatarSecrets::default()
     };
     errors.into_result(secrets)
 }

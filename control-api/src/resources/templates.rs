@@ -11,13 +11,15 @@ use serde_json::Value;
 
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
-use crate::http::extract::{Json, ListResponse, PageQuery, Path};
+use crate::http::extract::{ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{Done, JsonResult};
 use crate::resources::agents::parse::{Parsed, parse};
 use crate::resources::agents::tokens::Replaced;
 use crate::resources::agents::{check_references, draft, response};
 use crate::resources::avatars;
+use crate::resources::backgrounds;
+use crate::resources::backgrounds::images::{AgentJson, Images};
 use crate::state::AppState;
 use crate::store::agent::Template;
 use crate::store::json_record::{self, Row, Table};
@@ -36,20 +38,23 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
-    Json(body): Json,
+    AgentJson(mut body): AgentJson,
 ) -> Result<(StatusCode, axum::Json<Done>), ApiError> {
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
-    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, None)?;
+    let images = Images::take(&state, &mut body).await?;
+    let Parsed { document, mut secrets } = parse::<Template>(body, &available_avatars, None)?;
     let mut tx = state.store.begin_write().await?;
-    check_references(&mut tx, &caller.workspace, &document.settings).await?;
+    let (workspace, settings) = (&caller.workspace, &document.settings);
+    check_references(&mut tx, workspace, settings).await?;
+    backgrounds::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
-    quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
+    quota::check_bytes(&state, &mut tx, workspace, text.len() + sealed.len()).await?;
     json_record::insert(
         &mut tx,
         Table::Template,
-        &draft(&caller.workspace, &id, &document, &text, &sealed),
+        &draft(workspace, &id, &document, &text, &sealed),
     )
     .await?;
     tx.commit().await?;
@@ -89,9 +94,10 @@ async fn replace(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    AgentJson(mut body): AgentJson,
 ) -> JsonResult<Done> {
     // An invalid body is reported before a missing template.
+    let mut images = Images::take(&state, &mut body).await?;
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     parse::<Template>(body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
@@ -102,16 +108,19 @@ async fn replace(
     let old: AgentSecrets = secrets::open(&state.vault, &row.id, &row.secrets)?;
     let stored: Template = json_record::parse_document(&row.document)?;
     let replaced = Replaced { avatars: &stored.settings.avatars, secrets: &old };
-    let Parsed { document, secrets } = parse::<Template>(body, &available_avatars, Some(replaced))?;
-    check_references(&mut tx, &caller.workspace, &document.settings).await?;
+    let Parsed { document, mut secrets } =
+        parse::<Template>(body, &available_avatars, Some(replaced))?;
+    let (workspace, settings) = (&caller.workspace, &document.settings);
+    check_references(&mut tx, workspace, settings).await?;
+    images.add_stored(&old);
+    backgrounds::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
-    quota::check_growth(&state, &mut tx, &caller.workspace, &row, text.len() + sealed.len())
-        .await?;
+    quota::check_growth(&state, &mut tx, workspace, &row, text.len() + sealed.len()).await?;
     json_record::update(
         &mut tx,
         Table::Template,
-        &draft(&caller.workspace, &id, &document, &text, &sealed),
+        &draft(workspace, &id, &document, &text, &sealed),
     )
     .await?;
     tx.commit().await?;

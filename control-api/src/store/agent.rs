@@ -12,6 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
 
+use super::background::Background;
 use super::providers::Providers;
 
 /// An event name that is accepted and stored, but never sent.
@@ -261,6 +262,8 @@ pub(crate) struct Avatar {
     /// Video frames per second.
     #[schemars(range(min = 1, max = 60))]
     pub(crate) frame_rate: Number,
+    /// What replaces the avatar's own background; null = nothing. Drawn when the agent is saved.
+    pub(crate) background: Option<Background>,
 }
 
 impl Default for Avatar {
@@ -276,6 +279,7 @@ impl Default for Avatar {
             turn_handling: TurnHandling::default(),
             interruptability: Interruptability::default(),
             frame_rate: 25.into(),
+            background: None,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Custom avatars and their jobs.
+//! Custom avatars and their jobs. The rows with a `base_avatar` are avatars in front of another
+//! background ([`super::background_set`]); they have the same jobs.
 //!
 //! ```text
 //! (insert) ---> QUEUED
@@ -78,6 +79,9 @@ const COLUMNS: &str = "id, job_id, name, gender, is_private, person, status, pro
     error, consent_at, CAST(CASE WHEN source IS NULL THEN 0 ELSE 1 END AS BIGINT) AS has_source, \
     created_at, updated_at";
 
+/// SQL condition: an avatar itself.
+const NO_BACKGROUND: &str = " AND base_avatar IS NULL";
+
 /// Values of a new custom avatar.
 pub(crate) struct Draft<'a> {
     pub(crate) id: &'a str,
@@ -138,9 +142,25 @@ pub(crate) struct Job {
     pub(crate) character: Option<String>,
     /// Or the crop of a photo, encrypted.
     pub(crate) source: Option<String>,
+    /// Or the avatar whose background is replaced.
+    pub(crate) base_avatar: Option<String>,
+    /// Its new background, as [`super::background_set::Draft`] stores it.
+    pub(crate) background: Option<String>,
+    /// Whether the background is encrypted, because it contains a picture.
+    pub(crate) image_hash: Option<String>,
 }
 
-from_row!(Job { id, name, workspace, gender, character = "person", source });
+from_row!(Job {
+    id,
+    name,
+    workspace,
+    gender,
+    character = "person",
+    source,
+    base_avatar,
+    background,
+    image_hash
+});
 
 /// SQL condition: a drawing job that server `$1` may claim at time `$2`, because no live server
 /// works on it.
@@ -180,7 +200,8 @@ pub(crate) async fn claim_job(
         claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
         fairness::last_turn!("avatar", "waits.workspace"),
-        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person, source",
+        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person, source, \
+         base_avatar, background, image_hash",
     ))
     .bind(server)
     .bind(now)
@@ -277,18 +298,23 @@ pub(crate) async fn finish_job(
 
 /// Deletes a custom avatar; false if there was none.
 pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> Result<bool> {
-    let done = sqlx::query("DELETE FROM custom_avatar WHERE id = $1 AND workspace = $2")
-        .bind(id)
-        .bind(workspace)
-        .execute(&mut **tx)
-        .await?;
+    let done = sqlx::query(
+        "DELETE FROM custom_avatar WHERE id = $1 AND workspace = $2 AND base_avatar IS NULL",
+    )
+    .bind(id)
+    .bind(workspace)
+    .execute(&mut **tx)
+    .await?;
     Ok(done.rows_affected() > 0)
 }
 
 impl Store {
     /// One custom avatar.
     pub(crate) async fn custom_avatar(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
-        let sql = format!("SELECT {COLUMNS} FROM custom_avatar WHERE id = $1 AND workspace = $2");
+        let sql = format!(
+            "SELECT {COLUMNS} FROM custom_avatar \
+             WHERE id = $1 AND workspace = $2 AND base_avatar IS NULL"
+        );
         Ok(sqlx::query_as(AssertSqlSafe(sql))
             .bind(id)
             .bind(workspace)
@@ -307,7 +333,8 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// Completed share of a custom avatar's poses, in percent; `None` if it has no poses.
+    /// Completed share of the poses of a custom avatar, or of an avatar in front of another
+    /// background, in percent; `None` if it has no poses.
     pub(crate) async fn custom_avatar_completeness(
         &self,
         workspace: &str,
@@ -345,7 +372,8 @@ impl Store {
         workspace: &str,
     ) -> Result<Vec<(String, String, String)>> {
         Ok(sqlx::query_as(
-            "SELECT id, name, gender FROM custom_avatar WHERE workspace = $1 AND poses IS NOT NULL",
+            "SELECT id, name, gender FROM custom_avatar \
+             WHERE workspace = $1 AND poses IS NOT NULL AND base_avatar IS NULL",
         )
         .bind(workspace)
         .fetch_all(self.reader_pool())
@@ -360,9 +388,11 @@ impl Store {
     ) -> Result<(Vec<Row>, i64)> {
         let mut count = SqlBuilder::new("SELECT COUNT(*) FROM custom_avatar");
         page.push_filter(&mut count, workspace, false, &[]);
+        count.push(NO_BACKGROUND);
         let total = count.fetch_count(self.reader_pool()).await?;
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM custom_avatar"));
         page.push_filter(&mut sql, workspace, false, &[]);
+        sql.push(NO_BACKGROUND);
         page.push_window(&mut sql);
         Ok((sql.fetch_all(self.reader_pool()).await?, total))
     }

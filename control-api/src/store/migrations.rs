@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (15, "credential", include_str!("../../migrations/0015_credential.sql")),
     (16, "recording", include_str!("../../migrations/0016_recording.sql")),
     (17, "photo", include_str!("../../migrations/0017_photo.sql")),
+    (18, "background", include_str!("../../migrations/0018_background.sql")),
 ];
 
 /// All migrations.

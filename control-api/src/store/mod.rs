@@ -10,6 +10,8 @@ mod row;
 
 pub(crate) mod agent;
 pub(crate) mod api_key;
+pub(crate) mod background;
+pub(crate) mod background_set;
 mod command;
 pub(crate) mod conversation;
 pub(crate) mod crash_points;

@@ -54,7 +54,7 @@ pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Resul
          + COALESCE(OCTET_LENGTH(directions), 0)), 0)",
         " FROM kb_document WHERE kb IN (SELECT id FROM kb WHERE workspace = $1))",
         " + (SELECT COALESCE(SUM(COALESCE(OCTET_LENGTH(source), 0) \
-         + COALESCE(OCTET_LENGTH(person), 0)",
+         + COALESCE(OCTET_LENGTH(person), 0) + COALESCE(OCTET_LENGTH(background), 0)",
         " + COALESCE(OCTET_LENGTH(output), 0) + COALESCE(OCTET_LENGTH(poses), 0)), 0) \
          FROM custom_avatar WHERE workspace = $1)",
     );

@@ -27,6 +27,10 @@ pub(crate) struct AvatarSecrets {
     pub(crate) llm: Option<String>,
     pub(crate) stt: Option<String>,
     pub(crate) tts: Option<String>,
+    /// The picture of a background that is not drawn, in base64: of a template, or of an avatar that
+    /// calls do not show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) background_image: Option<String>,
 }
 
 /// A new webhook secret, in the form of the Standard Webhooks specification.

@@ -23,15 +23,17 @@ macro_rules! assets {
 
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
-    CSS: "console.css", "parts.css", "photo.css", "recording.css";
-    JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agent-recording-fields.js",
-        "agents.js", "api.js", "app.js", "avatars.js", "chain-test.js", "character.js",
-        "control.js", "conversation.js", "conversations.js", "credentials.js", "deliveries.js",
-        "dom.js", "editor.js", "field-ids.js", "files.js", "form.js", "guardrails.js", "keys.js",
-        "knowledge.js", "local-llm.js", "login.js", "mcp.js", "media-player.js", "meeting.js",
-        "paths.js", "photo-check.js", "photo-landmarks.js", "photo-source.js", "photo-stage.js",
-        "photo.js", "preview.js", "provider-widgets.js", "providers.js", "recording-timeline.js",
-        "recording.js", "records.js", "sample-player.js", "scope.js", "selectable-avatars.js",
+    CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css";
+    JS: "agent-background-fields.js", "agent-fields.js", "agent-model-fields.js", "agent-new.js",
+        "agent-recording-fields.js", "agent-warnings.js", "agents.js", "api.js", "app.js",
+        "avatars.js", "background-values.js", "background-widget.js", "chain-test.js",
+        "character.js", "control.js", "conversation.js", "conversations.js", "credentials.js",
+        "deliveries.js", "dom.js", "editor.js", "field-ids.js", "files.js", "form.js",
+        "guardrails.js", "keys.js", "knowledge.js", "local-llm.js", "login.js", "mcp.js",
+        "media-player.js", "meeting.js", "paths.js", "photo-check.js", "photo-landmarks.js",
+        "photo-source.js", "photo-stage.js", "photo.js", "picture.js", "preview.js",
+        "provider-widgets.js", "providers.js", "recording-timeline.js", "recording.js",
+        "records.js", "sample-player.js", "scope.js", "selectable-avatars.js", "slider.js",
         "templates.js", "timed-lines.js", "tools.js", "transcript-follower.js",
         "transcript-view.js", "transcript.js", "turns.js", "ui.js", "voice-picker.js",
         "webhooks.js", "widgets.js";

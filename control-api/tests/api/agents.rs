@@ -217,7 +217,7 @@ async fn stock_avatars_are_listed() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let reply = server.get("/v1/ext/avatars").await;
-    assert_eq!(reply.header("x-total-count"), "2");
+    assert_eq!(reply.header("x-total-count"), "3");
     assert_eq!(
         reply.expect_status(200)[0],
         json!({

@@ -340,7 +340,8 @@ pub(crate) fn stock_avatars() -> Vec<StockAvatar> {
         gender: "female".into(),
         display_picture: "data:image/png;base64,AA==".into(),
     };
-    vec![avatar("ada", "Ada"), avatar("mia", "Mia")]
+    // The last one is built in, so that it can be drawn.
+    vec![avatar("ada", "Ada"), avatar("mia", "Mia"), avatar("nia", "Nia")]
 }
 
 impl TestServer {

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 mod agents;
+mod backgrounds;
 mod contract;
 mod conversations;
 mod crash;

@@ -15,20 +15,20 @@ const PREVIEW_PATH: &str = "/v2/custom-avatar/photo";
 const MAX_REQUESTED: usize = 10;
 
 /// A data URI of a picture of 8 × 8 pixels with this word, which selects the behavior of the fake.
-fn photo(word: &str) -> String {
+pub(crate) fn photo(word: &str) -> String {
     const HEADER: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08";
     let file = [HEADER, word.as_bytes()].concat();
     format!("data:image/png;base64,{}", STANDARD.encode(file))
 }
 
-fn avatar_body(word: &str, more: Value) -> Value {
+pub(crate) fn avatar_body(word: &str, more: Value) -> Value {
     let mut body = json!({"avatar_name": "Zoe", "gender": "female", "input_image": photo(word)});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body
 }
 
 /// The record of a finished avatar.
-async fn complete(server: &TestServer, body: Value) -> Value {
+pub(crate) async fn complete(server: &TestServer, body: Value) -> Value {
     let created = server.post(PATH, body).await.expect_status(200);
     assert_eq!(created["status"], "QUEUED");
     let path = format!("{PATH}/{}", created["id"].as_str().unwrap());
@@ -40,7 +40,7 @@ async fn complete(server: &TestServer, body: Value) -> Value {
 }
 
 /// Whether a file in this folder contains these bytes.
-fn is_in_a_file(folder: &std::path::Path, needle: &[u8]) -> bool {
+pub(crate) fn is_in_a_file(folder: &std::path::Path, needle: &[u8]) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         if path.is_dir() {

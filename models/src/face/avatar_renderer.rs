@@ -70,6 +70,17 @@ pub(super) struct RegionDelta {
 }
 
 impl RegionDelta {
+    /// Removes what moves in the background. `person`: their share in each pixel of the picture.
+    pub(super) fn limit_to(&mut self, person: &[f32], width: usize) {
+        let r = self.rect;
+        let shares = (r.y0..r.y1).flat_map(|y| &person[y * width + r.x0..y * width + r.x1]);
+        for (change, share) in self.delta.chunks_exact_mut(3).zip(shares) {
+            for level in change {
+                *level = (f32::from(*level) * share).round() as i16;
+            }
+        }
+    }
+
     pub(super) fn apply_to(&self, rgb: &mut [u8], width: usize) {
         let r = self.rect;
         let row = (r.x1 - r.x0) * 3;

@@ -57,7 +57,11 @@ impl AvatarRenderer for CharacterAvatar<'_> {
 
     fn cut_out(&self, base: Pose, _: &Picture) -> Result<Cutout, Error> {
         let view = self.renderer.head_view(&base, self.size);
-        Ok(Cutout { person: view.coverage(&base), background: view.studio().to_picture().rgb() })
+        Ok(Cutout {
+            person: view.coverage(&base),
+            background: view.studio().to_picture().rgb(),
+            person_colour: None,
+        })
     }
 }
 

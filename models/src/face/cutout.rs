@@ -2,7 +2,9 @@
 //!
 //! With the share α of the person in a pixel, the pixel shows α × person + (1 − α) × background, in
 //! linear light. If the old background is known, the new picture is the old one + (1 − α) × (new −
-//! old background). Thus the person needs not be known where both share a pixel.
+//! old background). Thus the person needs not be known where both share a pixel. The share in a
+//! photo is only estimated, and a wrong one leaves a dark or bright line around the person. So the
+//! person's part of the light is limited by the colour of the person beside the outline.
 
 use super::matte::{box_mean, smoothstep};
 
@@ -12,7 +14,14 @@ pub(super) struct Cutout {
     pub(super) person: Vec<f32>,
     /// The background alone, sRGB. It is only used where the person does not cover it.
     pub(super) background: Vec<u8>,
+    /// The colour of the person near each pixel of the outline, sRGB, if the shares are estimated.
+    pub(super) person_colour: Option<Vec<u8>>,
 }
+
+/// Limits of the light of the person in an outline, relative to that beside it.
+const PERSON_LIGHT: (f32, f32) = (0.6, 1.5);
+/// Share from which a pixel shows only the person.
+const PERSON_SHARE: f32 = 0.98;
 
 /// Radius in which the background behind an outline is estimated, relative to the picture's height.
 const ESTIMATE_RADIUS: f32 = 0.02;
@@ -30,6 +39,9 @@ impl Cutout {
     pub(super) fn of_photo(rgb: &[u8], size: (usize, usize), person: Vec<f32>) -> Self {
         let radius = ((size.1 as f32 * ESTIMATE_RADIUS) as usize).max(1);
         let near = spread_background(rgb, size, &person, radius);
+        let inside = |share: &f32| f32::from(u8::from(*share >= PERSON_SHARE));
+        let person_colour = spread(rgb, size, person.iter().map(inside).collect(), radius);
+        let person_colour = person_colour.iter().map(|level| (level + 0.5) as u8).collect();
         let background = rgb
             .chunks_exact(3)
             .zip(near.chunks_exact(3))
@@ -42,7 +54,7 @@ impl Cutout {
                 })
             })
             .collect();
-        Self { person, background }
+        Self { person, background, person_colour: Some(person_colour) }
     }
 
     /// The background out of focus. `strength`: 0 … 1.
@@ -62,16 +74,20 @@ impl Cutout {
     pub(super) fn replace(&self, rgba: &mut [u8], background: &[u8]) {
         assert_eq!(background.len(), self.background.len(), "both have the size of the picture");
         let linear = linear_levels();
-        let old_and_new = self.background.chunks_exact(3).zip(background.chunks_exact(3));
-        for ((pixel, (old, new)), share) in
-            rgba.chunks_exact_mut(4).zip(old_and_new).zip(&self.person)
-        {
+        for (i, (pixel, share)) in rgba.chunks_exact_mut(4).zip(&self.person).enumerate() {
             if *share >= 1.0 {
                 continue;
             }
-            for ((level, old), new) in pixel.iter_mut().zip(old).zip(new) {
-                let [now, old, new] = [*level, *old, *new].map(|l| linear[usize::from(l)]);
-                *level = to_srgb(now + (1.0 - share) * (new - old));
+            for (k, level) in pixel[..3].iter_mut().enumerate() {
+                let light = |levels: &[u8]| linear[usize::from(levels[i * 3 + k])];
+                let now = linear[usize::from(*level)];
+                let mut person = now - (1.0 - share) * light(&self.background);
+                // Where there is no person, what differs from the background is its own detail.
+                if let Some(colour) = self.person_colour.as_ref().filter(|_| *share > 0.0) {
+                    let full = share * light(colour);
+                    person = person.clamp(full * PERSON_LIGHT.0, full * PERSON_LIGHT.1);
+                }
+                *level = to_srgb(person + (1.0 - share) * light(background));
             }
         }
     }
@@ -80,8 +96,12 @@ impl Cutout {
 /// The background's levels, smoothed over about `radius` pixels without those of the person.
 fn spread_background(rgb: &[u8], size: (usize, usize), person: &[f32], radius: usize) -> Vec<f32> {
     // An outline shows some of the person, so it does not count.
-    let weights: Vec<f32> =
-        person.iter().map(|share| (1.0 - share / BACKGROUND_SHARES.1).max(0.0).powi(2)).collect();
+    let weight = |share: &f32| (1.0 - share / BACKGROUND_SHARES.1).max(0.0).powi(2);
+    spread(rgb, size, person.iter().map(weight).collect(), radius)
+}
+
+/// The levels of the pixels with a weight, smoothed over about `radius` pixels.
+fn spread(rgb: &[u8], size: (usize, usize), weights: Vec<f32>, radius: usize) -> Vec<f32> {
     let smooth = |mut values: Vec<f32>| {
         for _ in 0..BOXES {
             values = box_mean(&values, size, radius);
@@ -96,7 +116,7 @@ fn spread_background(rgb: &[u8], size: (usize, usize), person: &[f32], radius: u
         let sums = smooth(weighted.collect());
         let plain = smooth(levels);
         for i in 0..total.len() {
-            // Far inside the person there is no background, and none is shown.
+            // Far from all of them nothing is known, and nothing is shown.
             let known = total[i] > 1e-4;
             out[i * 3 + k] = if known { sums[i] / total[i] } else { plain[i] }.clamp(0.0, 255.0);
         }
@@ -162,6 +182,7 @@ mod tests {
         let known = Cutout {
             person: person.clone(),
             background: (0..SIZE.0 * SIZE.1).flat_map(office).collect(),
+            person_colour: None,
         };
         for (cutout, limit) in [(known, 3), (Cutout::of_photo(&rgb, SIZE, person), 8)] {
             let mut picture = rgba(&rgb);

@@ -17,8 +17,9 @@ const STANCE_COST: usize = 6;
 /// A drawn stance, with its looks and mouths by number.
 struct DrawnStance<'a> {
     picture: Picture,
-    /// The picture as the renderer drew it, if its background was replaced.
-    original: Option<Picture>,
+    /// The picture as the renderer drew it, and the share of the person in each pixel, if the
+    /// background was replaced.
+    original: Option<(Picture, Vec<f32>)>,
     looks: Vec<(u8, RegionDelta)>,
     mouths: Vec<(u8, RegionDelta)>,
     /// Present where lips move, so that further mouths can be drawn.
@@ -109,8 +110,9 @@ impl<'a> Rasterizer<'a> {
                     backdrop.insert(background.paint((picture.width, picture.height), &cutout)?)
                 }
             };
-            original = Some(picture.clone());
+            let drawn = picture.clone();
             cutout.replace(&mut picture.rgba, backdrop);
+            original = Some((drawn, cutout.person));
         }
         self.stances[h] = Some(DrawnStance {
             picture,
@@ -154,8 +156,12 @@ impl<'a> Rasterizer<'a> {
                     Region::Mouth => Pose { mouth: plan.mouths[i], ..base },
                     Region::Eyes => compose_pose(&self.rest, plan.stances[h], plan.looks[i]),
                 };
-                let still = original.as_ref().unwrap_or(picture);
-                drawn_parts.push((n, stance_renderer.region_delta(region, n, &pose, still)?));
+                let still = original.as_ref().map_or(&*picture, |(drawn, _)| drawn);
+                let mut delta = stance_renderer.region_delta(region, n, &pose, still)?;
+                if let Some((_, person)) = original {
+                    delta.limit_to(person, picture.width);
+                }
+                drawn_parts.push((n, delta));
                 self.advance(1, progress);
             }
         }

@@ -10,6 +10,9 @@ import numpy as np
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
 from av import AudioFrame, AudioResampler
 
+#: Seconds by which a part of the microphone's sound may leave late.
+MAX_PACING_ERROR = 0.01
+
 
 class MicrophoneTrack(MediaStreamTrack):
     """Sends 48 kHz samples in real time, then silence."""
@@ -21,13 +24,19 @@ class MicrophoneTrack(MediaStreamTrack):
         self.queue = np.zeros(0, np.int16)
         self.sent = 0
         self.started_at = None
+        #: Parts that left late, because this process had to wait: the number of samples before, and
+        #: by how many seconds.
+        self.late_parts: list[tuple[int, float]] = []
 
     async def recv(self):
         clock = asyncio.get_running_loop().time
         self.started_at = self.started_at or clock()
+        due = self.started_at + self.sent / 48_000
         await asyncio.sleep(
-            max(0, self.started_at + self.sent / 48_000 - clock())
+            max(0, due - clock())
         )  # paces the audio; this does not wait for another party
+        if (late := clock() - due) > MAX_PACING_ERROR:
+            self.late_parts.append((self.sent, late))
         part, self.queue = self.queue[:960], self.queue[960:]
         frame = AudioFrame.from_ndarray(
             np.pad(part, (0, 960 - len(part))).reshape(1, -1), format="s16", layout="mono"

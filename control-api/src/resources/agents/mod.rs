@@ -21,16 +21,18 @@ use crate::clock;
 use crate::config::StockAvatar;
 use crate::error::{ApiError, ErrorText, OrInternalError as _, Resource};
 use crate::http::auth::ApiCaller;
-use crate::http::extract::{Json, ListResponse, PageQuery, Path};
+use crate::http::extract::{ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{Created, Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
+use crate::resources::backgrounds::images::{AgentJson, Images};
+use crate::resources::backgrounds::{self, Saved};
 use crate::state::AppState;
 use crate::store::agent::{ATTACHMENT_FIELDS, Agent, AgentSettings};
 use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, Transaction, new_id};
+use crate::store::{self, Transaction, background_set, new_id};
 
 const READ_FAILED: &str = "Failed to retrieve agent details";
 const DELETE_FAILED: &str = "Failed to delete agent";
@@ -47,7 +49,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
-    Json(body): Json,
+    AgentJson(body): AgentJson,
 ) -> JsonResult<Created> {
     let (id, webhook) = insert(&state, &caller.workspace, body).await?;
     Ok(axum::Json(Created { id, message: "Agent created successfully", webhook_secret: webhook }))
@@ -67,9 +69,10 @@ pub(crate) async fn insert(
 pub(crate) async fn insert_with_limits(
     state: &AppState,
     workspace: &str,
-    body: Value,
+    mut body: Value,
     enforce_quota: bool,
 ) -> Result<(String, String), ApiError> {
+    let images = Images::take(state, &mut body).await?;
     let parsed =
         parse::parse::<Agent>(body, &avatars::list_available(state, workspace).await?, None)?;
     let mut tx = state.store.begin_write().await?;
@@ -77,8 +80,12 @@ pub(crate) async fn insert_with_limits(
     if enforce_quota {
         check_quota(state, &mut tx, workspace, &parsed.document).await?;
     }
-    let created = insert_in(state, &mut tx, workspace, parsed).await?;
+    let has_background = backgrounds::is_replaced(&parsed.document.settings);
+    let created = insert_in(state, &mut tx, workspace, parsed, &images).await?;
     tx.commit().await?;
+    if has_background {
+        state.bake_queued.notify_one();
+    }
     Ok(created)
 }
 
@@ -93,18 +100,23 @@ async fn check_quota(
     quota::check_bytes(state, tx, workspace, json_record::to_text(agent).len()).await
 }
 
-/// Inserts a valid agent. Returns its id and its webhook secret.
+/// Inserts a valid agent. `images`: the pictures of its backgrounds. Returns its id and its webhook
+/// secret.
 async fn insert_in(
     state: &AppState,
     tx: &mut Transaction,
     workspace: &str,
-    Parsed { document, secrets }: Parsed<Agent>,
-) -> store::Result<(String, String)> {
+    Parsed { document, mut secrets }: Parsed<Agent>,
+    images: &Images,
+) -> Result<(String, String), ApiError> {
     let id = new_id();
+    let saved = Saved { workspace, id: &id, settings: &document.settings, before: &[] };
+    let background = backgrounds::prepare(state, tx, saved, &mut secrets, images).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
     json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed))
         .await?;
+    backgrounds::assign(tx, workspace, &id, background.as_ref()).await?;
     Ok((id, secrets.webhook))
 }
 
@@ -197,10 +209,11 @@ async fn replace(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-    Json(body): Json,
+    AgentJson(mut body): AgentJson,
 ) -> JsonResult<Done> {
+    let images = Images::take(&state, &mut body).await?;
     let submitted = body.clone();
-    let done = update(&state, &caller, &id, |_| body).await;
+    let done = update(&state, &caller, &id, images, |_| body).await;
     if matches!(done, Err(ApiError::NotFound(_))) {
         // An invalid body is reported before a missing agent.
         parse::parse::<Agent>(
@@ -216,23 +229,26 @@ async fn patch(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     Path(id): Path<String>,
-    Json(patch): Json,
+    AgentJson(mut patch): AgentJson,
 ) -> JsonResult<Done> {
     if !patch.is_object() {
         return Err(ApiError::Invalid(Vec::new()));
     }
+    let images = Images::take(&state, &mut patch).await?;
     let merged = |mut document: Value| {
         merge::merge(&mut document, patch, &merge::NULLABLE_PATHS);
         document
     };
-    update(&state, &caller, &id, merged).await
+    update(&state, &caller, &id, images, merged).await
 }
 
-/// Replaces an agent by the result of `body` on the stored document.
+/// Replaces an agent by the result of `body` on the stored document. `images`: the uploaded
+/// pictures in it.
 async fn update(
     state: &AppState,
     caller: &ApiCaller,
     id: &str,
+    mut images: Images,
     body: impl FnOnce(Value) -> Value,
 ) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Agent);
@@ -248,9 +264,17 @@ async fn update(
     available_avatars.extend(stored_avatars(&stored));
     let body = body(serde_json::to_value(&stored).unwrap_or_default());
     let replaced = Replaced { avatars: &stored.settings.avatars, secrets: &old };
-    let Parsed { document, secrets } =
+    let Parsed { document, mut secrets } =
         parse::parse::<Agent>(body, &available_avatars, Some(replaced))?;
     check_references(&mut tx, &caller.workspace, &document.settings).await?;
+    images.add_stored(&old);
+    let saved = Saved {
+        workspace: &caller.workspace,
+        id: &row.id,
+        settings: &document.settings,
+        before: &stored.settings.avatars,
+    };
+    let background = backgrounds::prepare(state, &mut tx, saved, &mut secrets, &images).await?;
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
     let text = json_record::to_text(&document);
     quota::check_growth(state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
@@ -260,9 +284,13 @@ async fn update(
         &draft(&caller.workspace, &row.id, &document, &text, &sealed),
     )
     .await?;
+    backgrounds::assign(&mut tx, &caller.workspace, &row.id, background.as_ref()).await?;
     // The update may have corrected the cause of the receiver's failures.
     json_record::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
+    if backgrounds::is_replaced(&document.settings) {
+        state.bake_queued.notify_one();
+    }
     Ok(axum::Json(Done { id: row.id, message: "Agent updated successfully" }))
 }
 
@@ -303,6 +331,9 @@ async fn remove(
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
     let mut tx = state.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
     let found = json_record::delete(&mut tx, Table::Agent, &caller.workspace, &id)
+        .await
+        .or_internal_error(DELETE_FAILED)?;
+    background_set::delete_unused(&mut tx, &caller.workspace)
         .await
         .or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;

@@ -17,6 +17,7 @@ use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::body;
 use crate::http::validate::{FieldErrors, body_object};
+use crate::resources::backgrounds::fields;
 use crate::store::agent::{Agent, AgentSettings, Avatar, Template, TurnSettings};
 use crate::store::secrets::{self, AgentSecrets};
 
@@ -146,6 +147,9 @@ pub(crate) fn parse<D: AgentDocument>(
         let [_, stt_path, _] = &paths[i];
         delays_consistent &= check_delays(avatar, stt_path, &settings.config.turn, &errors);
         complete_avatar(avatar, i, available_avatars, &errors);
+        if let Some(background) = &mut avatar.background {
+            fields::complete(background, &format!("avatars[{i}].background"), &errors)?;
+        }
         access::check(&avatar.config, &paths[i], &errors);
         let replaced = old.and_then(|old| old.avatar(i));
         secrets.avatars.push(tokens::take(&mut avatar.config, replaced, &paths[i], &errors));

@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::parse::AgentDocument;
 use super::turn;
 use crate::clock;
-use crate::resources::{document_resource, knowledge};
+use crate::resources::{backgrounds, document_resource, knowledge};
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::{ATTACHMENT_FIELDS, AgentSettings};
@@ -78,15 +78,23 @@ pub(crate) async fn to_json_list<D: AgentDocument>(
 ) -> store::Result<Vec<Value>> {
     let documents: Vec<D> = json_record::parse_documents(rows)?;
     let attached = AttachedRecords::read(state, workspace, &documents).await?;
-    Ok(rows
-        .iter()
-        .zip(documents)
-        .map(|(row, document)| to_json(row, document, &attached))
-        .collect())
+    let settings = rows.iter().zip(&documents).map(|(row, d)| (row.id.as_str(), d.settings()));
+    let warnings = backgrounds::warnings(state, workspace, settings).await?;
+    let to_json = |(row, document): (&Row, D)| {
+        let warning = warnings.get(&row.id).copied();
+        to_json(row, document, &attached, warning.as_slice())
+    };
+    Ok(rows.iter().zip(documents).map(to_json).collect())
 }
 
-/// An agent or template as JSON, with the effective endpointing delays.
-fn to_json<D: AgentDocument>(row: &Row, mut document: D, attached: &AttachedRecords) -> Value {
+/// An agent or template as JSON, with the effective endpointing delays. `warnings` are those of an
+/// agent.
+fn to_json<D: AgentDocument>(
+    row: &Row,
+    mut document: D,
+    attached: &AttachedRecords,
+    warnings: &[&str],
+) -> Value {
     let settings = document.settings_mut();
     for avatar in &mut settings.avatars {
         let (min, max) = turn::endpointing_delays(avatar.turn_handling, &settings.config.turn);
@@ -106,6 +114,7 @@ fn to_json<D: AgentDocument>(row: &Row, mut document: D, attached: &AttachedReco
     }
     if agent.contains_key("agent_name") {
         agent.insert("webhook_secret".into(), secrets::SECRET_MASK.into());
+        agent.insert("warnings".into(), warnings.into());
     }
     agent.insert("created_at".into(), clock::to_iso8601(row.created_at).into());
     agent.insert("updated_at".into(), clock::to_iso8601(row.updated_at).into());

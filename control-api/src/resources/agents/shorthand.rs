@@ -20,6 +20,8 @@ use crate::http::extract::Json;
 use crate::http::responses::{Created, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
+use crate::resources::backgrounds;
+use crate::resources::backgrounds::images::Images;
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::{Agent, Template};
@@ -155,6 +157,8 @@ async fn create_from_template(
         .or_internal_error(FETCH_FAILED)?;
     let secrets: AgentSecrets =
         secrets::open(&state.vault, &row.id, &row.secrets).or_internal_error(FETCH_FAILED)?;
+    let mut images = Images::default();
+    images.add_stored(&secrets);
     let (agent, secrets) = agent_from_template(&available_avatars, template, secrets, &request);
     let body = serde_json::to_value(&agent).unwrap_or_default();
     let replaced = Replaced { avatars: &agent.settings.avatars, secrets: &secrets };
@@ -166,10 +170,19 @@ async fn create_from_template(
             )
         })?;
     check_quota(&state, &mut tx, &caller.workspace, &parsed.document).await?;
-    let created = insert_in(&state, &mut tx, &caller.workspace, parsed)
-        .await
-        .or_internal_error(FETCH_FAILED)?;
+    let has_background = backgrounds::is_replaced(&parsed.document.settings);
+    let created =
+        insert_in(&state, &mut tx, &caller.workspace, parsed, &images).await.map_err(|error| {
+            match error {
+                ApiError::Internal(_, cause) => ApiError::Internal(FETCH_FAILED, cause),
+                // An avatar may not fit the template's background.
+                refused => refused,
+            }
+        })?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
+    if has_background {
+        state.bake_queued.notify_one();
+    }
     Ok(created_response(created))
 }
 

@@ -76,6 +76,7 @@ pub(super) fn take(
             old.map(|(old, keys)| (Address::new(&old.tts.provider, &old.tts.url), &keys.tts)),
             (tts_path, errors),
         ),
+        background_image: None,
     }
 }
 

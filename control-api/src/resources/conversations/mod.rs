@@ -32,7 +32,7 @@ use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
-use crate::resources::{avatars, recording_link};
+use crate::resources::{avatars, backgrounds, recording_link};
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::Agent;
@@ -274,8 +274,21 @@ pub(crate) async fn join_response(
         info: join_info(state, row, base),
         conversation_id: row.id.clone(),
         url: record::join_link(state, row, base),
-        avatar: avatars::find(state, &row.workspace, &row.avatar_id).await?,
+        avatar: find_shown_avatar(state, row).await?,
     })
+}
+
+/// The avatar of a conversation, with the picture of what its call shows.
+async fn find_shown_avatar(state: &AppState, row: &Row) -> store::Result<Option<StockAvatar>> {
+    let Some(avatar) = avatars::find(state, &row.workspace, &row.avatar_id).await? else {
+        return Ok(None);
+    };
+    let agent: Agent = json_record::parse_document(&row.agent_document)?;
+    let shown = backgrounds::find_shown(state, row, &agent.settings.first_avatar()).await?;
+    Ok(Some(match shown {
+        Some(shown) => avatars::with_picture(avatar, &shown.output),
+        None => avatar,
+    }))
 }
 
 /// Creates a conversation and answers with what its client needs to join.

@@ -26,22 +26,19 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use engine_api::PoseSetFile;
 use models::face::PoseSet;
-use models::face::avatar_spec::{self, AvatarSpec, Gender};
-use models::face::bake_request::{BakeRequest, BakeSubject, PhotoRequest};
-use models::face::photo_source::PhotoSource;
-use models::tts;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 
+use super::subject;
 use crate::clock;
 use crate::state::EngineCell;
 use crate::state::live_pose_sets::LivePoseSets;
 use crate::state::supervise::BackgroundTask;
 use crate::store::custom_avatar::{self as table, Job, Output};
 use crate::store::vault::Vault;
-use crate::store::{self, Store, secrets};
+use crate::store::{self, Store, background_set};
 
 /// Folder in the data folder in which avatars are drawn.
 const BAKE_FOLDER: &str = "bakes";
@@ -71,11 +68,33 @@ struct BakedAvatar {
     poses: Arc<[u8]>,
 }
 
-/// What is drawn.
-enum Subject {
-    Character(Box<AvatarSpec>),
-    /// A line of JSON for the child.
-    Photo(String),
+/// Where a child process writes.
+struct BakeFiles<'a> {
+    /// The pose set.
+    poses: &'a Path,
+    /// Folder of the drawn parts.
+    parts: &'a Path,
+    /// The partial pose set, if there is to be one.
+    first_poses: Option<&'a Path>,
+}
+
+impl BakeFiles<'_> {
+    fn arguments(&self) -> Vec<&OsStr> {
+        let mut arguments: Vec<&OsStr> = vec![
+            "bake".as_ref(),
+            "-".as_ref(),
+            "--out".as_ref(),
+            self.poses.as_ref(),
+            "--keep".as_ref(),
+            self.parts.as_ref(),
+            "--json".as_ref(),
+            "--background".as_ref(),
+        ];
+        if let Some(first) = self.first_poses {
+            arguments.extend::<[&OsStr; 2]>(["--first".as_ref(), first.as_ref()]);
+        }
+        arguments
+    }
 }
 
 /// How a child process ended.
@@ -146,9 +165,11 @@ impl BakeTask {
         let folder = self.data.join(BAKE_FOLDER);
         remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
         let Some(job) = job else { return Ok(false) };
-        let id = job.id.clone();
-        let baked = match self.read_subject(job) {
-            Ok(subject) => self.bake_avatar(&id, &subject, &folder.join(&id)).await?,
+        let Job { id, workspace, .. } = &job;
+        // Calls switch to better poses of an avatar, but keep the background that they show.
+        let is_background = job.base_avatar.is_some();
+        let baked = match subject::read_request(&self.store, &self.vault, &job).await? {
+            Ok(request) => self.bake_avatar(id, &request, &folder.join(id), !is_background).await?,
             Err(why) => {
                 tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
                 Some(Err(BAKE_FAILED))
@@ -162,66 +183,48 @@ impl BakeTask {
                 .map(|baked| (baked.output.as_str(), poses.as_str()))
                 .map_err(|why| *why);
             let mut tx = self.store.begin_write().await?;
-            table::finish_job(&mut tx, &self.server_id, &id, result, clock::now()).await?;
+            table::finish_job(&mut tx, &self.server_id, id, result, clock::now()).await?;
+            if is_background {
+                background_set::release_previous(&mut tx, workspace, id).await?;
+            }
             tx.commit().await?;
-            if let Ok(BakedAvatar { poses, .. }) = baked {
-                self.swap_pose_set(
-                    &id,
-                    PoseSetFile { data: poses, completeness: COMPLETE_PERCENT },
-                );
+            if let (Ok(BakedAvatar { poses, .. }), false) = (baked, is_background) {
+                self.swap_pose_set(id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
             }
         }
         Ok(true)
     }
 
-    /// Reads what a job draws; or why that is impossible.
-    fn read_subject(&self, job: Job) -> Result<Subject, String> {
-        if let Some(character) = job.character.clone() {
-            let avatar = parse_character(job, &character).map_err(|error| error.to_string())?;
-            return Ok(Subject::Character(Box::new(avatar)));
-        }
-        let sealed = job.source.ok_or("there is neither a character nor a photo")?;
-        let source: PhotoSource =
-            secrets::open(&self.vault, &job.id, &sealed).map_err(|error| error.to_string())?;
-        let gender = if job.gender == "male" { Gender::Male } else { Gender::Female };
-        let voice = tts::default_voice(gender == Gender::Female).to_owned();
-        let request = PhotoRequest { id: job.id, name: job.name, gender, voice, source };
-        let request =
-            BakeRequest { subject: BakeSubject::Photo(Box::new(request)), background: None };
-        Ok(Subject::Photo(json!(request).to_string() + "\n"))
-    }
-
-    /// Draws an avatar; `None` if this server no longer owns the job.
+    /// Draws an avatar. Its partial pose sets are published if `is_progressive`. `None` if this
+    /// server no longer owns the job.
     async fn bake_avatar(
         &self,
         id: &str,
-        subject: &Subject,
+        request: &str,
         folder: &Path,
+        is_progressive: bool,
     ) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
         let at = |path: &Path| {
             let path = path.display().to_string();
             move |error| Error::Io(path, error)
         };
         let poses = folder.join("face.poses");
-        // A character description belongs to its workspace only: other users of this machine have
-        // no access to the folder.
+        // A person belongs to its workspace only: other users of this machine have no access to the
+        // folder.
         let mut private_dir = tokio::fs::DirBuilder::new();
         private_dir.recursive(true);
         #[cfg(unix)]
         private_dir.mode(0o700);
         private_dir.create(folder).await.map_err(at(folder))?;
-        let (argument, input) = match subject {
-            Subject::Character(avatar) => {
-                let file = folder.join(format!("{id}.toml"));
-                tokio::fs::write(&file, avatar_spec::to_toml(avatar)).await.map_err(at(&file))?;
-                (file.into_os_string(), "")
-            }
-            // No photo is left on the disk.
-            Subject::Photo(line) => ("-".into(), line.as_str()),
+        let first_poses = is_progressive.then(|| folder.join("first.poses"));
+        let files = BakeFiles {
+            poses: &poses,
+            parts: &folder.join("parts"),
+            first_poses: first_poses.as_deref(),
         };
         let mut killed = false;
         loop {
-            match self.run_child(id, (&argument, input), &poses, folder).await? {
+            match self.run_child(id, request, &files).await? {
                 Some(BakeExit::Succeeded) => {
                     return Ok(Some(read_baked(id, &poses).await?.ok_or(BAKE_FAILED)));
                 }
@@ -261,28 +264,14 @@ impl BakeTask {
         }
     }
 
-    /// Runs the child process to its end, with what is drawn as its argument and on its standard
-    /// input. `None` if this server no longer owns the job.
+    /// Runs the child process to its end, with the request on its standard input, so that no photo
+    /// is left on the disk. `None` if this server no longer owns the job.
     async fn run_child(
         &self,
         id: &str,
-        (subject, input): (&OsStr, &str),
-        poses: &Path,
-        folder: &Path,
+        request: &str,
+        files: &BakeFiles<'_>,
     ) -> Result<Option<BakeExit>, Error> {
-        let first_poses = folder.join("first.poses");
-        let arguments: [OsString; 10] = [
-            "bake".into(),
-            subject.into(),
-            "--out".into(),
-            poses.into(),
-            "--keep".into(),
-            folder.join("parts").into(),
-            "--first".into(),
-            first_poses.clone().into(),
-            "--json".into(),
-            "--background".into(),
-        ];
         let started = self
             .command
             .split_first()
@@ -290,7 +279,7 @@ impl BakeTask {
             .and_then(|(program, first)| {
                 Command::new(program)
                     .args(first)
-                    .args(arguments)
+                    .args(files.arguments())
                     .env_clear()
                     // The child exits when this pipe is closed, for any reason.
                     .stdin(Stdio::piped())
@@ -312,7 +301,7 @@ impl BakeTask {
             return Ok(Some(BakeExit::Failed));
         };
         // A child that ends early is reported by its status. The pipe stays open.
-        let _ = stdin.write_all(input.as_bytes()).await;
+        let _ = stdin.write_all(request.as_bytes()).await;
         let (mut stdout_lines, mut stderr_lines) =
             (BufReader::new(out).lines(), BufReader::new(err).lines());
         let (mut progress, mut last_stderr_line) = (0, String::new());
@@ -323,8 +312,9 @@ impl BakeTask {
                 line = stdout_lines.next_line(), if stdout_open => match line {
                     Ok(Some(line)) => {
                         progress = parse_progress(&line).unwrap_or(progress);
-                        if let Some(percent) = parse_first_poses(&line)
-                            && !self.publish_partial(id, percent, &first_poses).await?
+                        if let Some(first_poses) = files.first_poses
+                            && let Some(percent) = parse_first_poses(&line)
+                            && !self.publish_partial(id, percent, first_poses).await?
                         {
                             return Ok(None);
                         }
@@ -347,8 +337,10 @@ impl BakeTask {
                 }
             }
         }
-        let exit_status =
-            child.wait().await.map_err(|error| Error::Io(poses.display().to_string(), error))?;
+        let exit_status = child
+            .wait()
+            .await
+            .map_err(|error| Error::Io(files.poses.display().to_string(), error))?;
         if exit_status.success() {
             return Ok(Some(BakeExit::Succeeded));
         }
@@ -371,13 +363,6 @@ async fn remove_stale_folders(folder: &Path, except: Option<&str>) {
             let _ = tokio::fs::remove_dir_all(entry.path()).await;
         }
     }
-}
-
-fn parse_character(job: Job, character: &str) -> Result<AvatarSpec, serde_json::Error> {
-    let mut person: Value = serde_json::from_str(character)?;
-    person["name"] = job.name.into();
-    person["gender"] = job.gender.into();
-    Ok(AvatarSpec { id: job.id, ..serde_json::from_value(person)? })
 }
 
 /// A child's progress message, `{"progress": 0.25}`, in percent.

@@ -12,7 +12,8 @@
 
 pub(crate) mod bake;
 mod photo;
-mod picture;
+pub(crate) mod picture;
+mod subject;
 
 use std::sync::Arc;
 
@@ -38,11 +39,11 @@ use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
 use crate::state::api_key::to_hex;
 use crate::store::custom_avatar::{self as table, Draft, Output, Row};
-use crate::store::{self, new_id, secrets};
+use crate::store::{self, Transaction, background_set, new_id, secrets};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 /// Maximum body size: a picture of 9 MiB in base64, with some margin.
-const MAX_BODY_BYTES: usize = 14 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 14 << 20;
 /// Maximum length of a drawn avatar's name, and of its voice's name, in characters.
 const MAX_NAME_CHARS: usize = 200;
 const CONSENT_REQUIRED: &str = "must be true: this server requires the consent of the person";
@@ -249,6 +250,16 @@ fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
     })
 }
 
+/// 429 if the workspace has the maximum number of unfinished drawing jobs.
+pub(crate) async fn check_queue(tx: &mut Transaction, workspace: &str) -> Result<(), ApiError> {
+    if table::count_unfinished_jobs(tx, workspace).await? < MAX_QUEUED_DRAWINGS {
+        return Ok(());
+    }
+    Err(ApiError::QueueFull(format!(
+        "{MAX_QUEUED_DRAWINGS} avatars of this workspace are waiting to be drawn"
+    )))
+}
+
 async fn create(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
@@ -265,7 +276,7 @@ async fn create(
             } else if state.config.require_consent {
                 return Err(ApiError::invalid_field("consent", CONSENT_REQUIRED));
             }
-            let source = state.photo_checks.check(&request).await?.source;
+            let source = state.photo_checks.check(*request).await?.source;
             (Some(secrets::seal(&state.vault, &id, &source)), None, keep_source)
         }
     };
@@ -283,11 +294,7 @@ async fn create(
         at,
     };
     let mut tx = state.store.begin_write().await?;
-    if table::count_unfinished_jobs(&mut tx, &caller.workspace).await? >= MAX_QUEUED_DRAWINGS {
-        return Err(ApiError::QueueFull(format!(
-            "{MAX_QUEUED_DRAWINGS} avatars of this workspace are waiting to be drawn"
-        )));
-    }
+    check_queue(&mut tx, &caller.workspace).await?;
     let size = [draft.source, draft.character].into_iter().flatten().map(str::len).sum();
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let row = table::insert(&mut tx, &draft).await?;
@@ -323,6 +330,7 @@ async fn remove(
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write().await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;
+    background_set::delete_of_avatar(&mut tx, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {
         return Err(NOT_FOUND);

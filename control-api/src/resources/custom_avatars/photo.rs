@@ -189,7 +189,7 @@ pub(super) async fn preview(
         keep_source: false,
     };
     let request = errors.into_result(request)?;
-    let photo = state.photo_checks.check(&request).await?;
+    let photo = state.photo_checks.check(request).await?;
     let pictures = photo.pictures.iter().map(|(pose, file)| {
         let name = json!(pose).as_str().unwrap_or_default().to_owned();
         (name, format!("data:image/webp;base64,{file}").into())

@@ -20,7 +20,7 @@ fn is_picture(bytes: &[u8]) -> bool {
 }
 
 /// Checks a data URI with a picture. 413 if the picture is too large.
-pub(super) fn check_data_uri(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
+pub(crate) fn check_data_uri(uri: &str) -> Result<Result<(), &'static str>, ApiError> {
     let Some((head, data)) = uri.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
         return Ok(Err("must be a base64 data URI"));
     };

@@ -1,5 +1,6 @@
 // All form fields of an agent or a template, with their labels and their paths in the record.
 
+import { backgroundSection } from "./agent-background-fields.js";
 import {
   AVATAR_PATH,
   languageModelSection,
@@ -98,6 +99,7 @@ export function agentSections({
         },
       ],
     },
+    backgroundSection(),
     speechSection(providers),
     languageModelSection(providers),
     chainTest && {

@@ -2,6 +2,7 @@
 
 import { agentSections, toFormValue } from "./agent-fields.js";
 import { llmValues, MODELS_PATH } from "./agent-model-fields.js";
+import { agentWarnings } from "./agent-warnings.js";
 import * as api from "./api.js";
 import { chainTest } from "./chain-test.js";
 import { button, copyable, h, link, pill, plural } from "./dom.js";
@@ -334,6 +335,7 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
         `This agent has ${agent.avatars.length} avatars. ` +
           "Calls use the first one, which is shown below; the others are not changed.",
       ),
+    agentWarnings(agent, signal),
     formView.node,
     card(
       "Delete",

@@ -154,11 +154,12 @@ export function form({
   };
   const clearError = (entry) => {
     entry.errorNode.hidden = true;
-    entry.control.focusTarget().removeAttribute("aria-invalid");
+    for (const input of entry.node.querySelectorAll("[aria-invalid]"))
+      input.removeAttribute("aria-invalid");
   };
   const showFieldErrors = (errors) => {
     const unmatched = [];
-    let firstEntry = null;
+    let first = null;
     for (const { field: path, reason } of errors) {
       const entry = fields.get(owningPath([...fields.keys()], path) ?? "");
       if (!entry) {
@@ -169,13 +170,14 @@ export function form({
       entry.errorNode.hidden = false;
       entry.node.hidden = false;
       entry.node.closest("details")?.setAttribute("open", "");
-      entry.control.focusTarget().setAttribute("aria-invalid", "true");
-      firstEntry ??= entry;
+      const input = entry.control.focusTarget(path);
+      input.setAttribute("aria-invalid", "true");
+      first ??= { input, node: entry.node };
     }
-    if (firstEntry) {
-      firstEntry.control.focusTarget().focus({ preventScroll: true });
+    if (first) {
+      first.input.focus({ preventScroll: true });
       // Centered, so that neither the top bar nor the save bar covers the field.
-      firstEntry.node.scrollIntoView({ block: "center" });
+      first.node.scrollIntoView({ block: "center" });
     }
     return unmatched;
   };

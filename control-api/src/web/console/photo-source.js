@@ -1,14 +1,11 @@
 // Where a photo comes from: a file that is chosen, dropped or pasted, or the camera.
 
 import { button, h, icon } from "./dom.js";
+import { encodePicture, NOT_A_PICTURE, readPicture } from "./picture.js";
 import { toast } from "./ui.js";
 
 /** Maximum length of the longer side of an uploaded photo, in pixels. */
 const MAX_SIDE = 2048;
-/** Quality of the uploaded JPEG, 0 … 1. A photo of the maximum size is then far below 9 MiB. */
-const QUALITY = 0.92;
-const NOT_A_PICTURE =
-  "This browser cannot read the file as a picture. Save it as JPEG or PNG, and choose it again.";
 const CAMERA_ERRORS = {
   NotAllowedError:
     "The browser may not use the camera. Permit it beside the address of this page, or choose a file.",
@@ -17,40 +14,6 @@ const CAMERA_ERRORS = {
   NotReadableError: "Another program uses the camera. Close it, or choose a file.",
 };
 const NO_SECURE_CONTEXT = "The camera needs a page with https. Choose a file.";
-
-/**
- * A picture as a JPEG without metadata, scaled down if it is large: `{uri, width, height}`.
- * @param {CanvasImageSource} source
- * @param {number} width
- * @param {number} height
- */
-function encode(source, width, height) {
-  const scale = Math.min(1, MAX_SIDE / Math.max(width, height));
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.max(1, Math.round(width * scale));
-  canvas.height = Math.max(1, Math.round(height * scale));
-  const context = canvas.getContext("2d");
-  context.imageSmoothingQuality = "high";
-  // JPEG has no transparency.
-  context.fillStyle = "white";
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  context.drawImage(source, 0, 0, canvas.width, canvas.height);
-  const uri = canvas.toDataURL("image/jpeg", QUALITY);
-  return { uri, width: canvas.width, height: canvas.height };
-}
-
-/** Reads a file as a photo, upright. Null if the browser cannot decode it. */
-async function readPhoto(file) {
-  let bitmap;
-  try {
-    bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
-  } catch {
-    return null;
-  }
-  const photo = encode(bitmap, bitmap.width, bitmap.height);
-  bitmap.close();
-  return photo;
-}
 
 /**
  * The source of a photo. Calls `onPhoto({uri, width, height})` for each photo. `signal` ends the
@@ -69,7 +32,7 @@ export function photoSource(signal, onPhoto) {
     newest += 1;
     const mine = newest;
     showProblem("");
-    const photo = file && (await readPhoto(file));
+    const photo = file && (await readPicture(file, MAX_SIDE));
     if (signal.aborted || mine !== newest) return;
     if (photo) accept(photo);
     else if (node.hidden) toast(NOT_A_PICTURE, true);
@@ -179,7 +142,7 @@ function cameraView(signal, onPhoto, showProblem) {
   const takePhoto = () => {
     // Before the first picture there is nothing to take.
     if (!video.videoWidth) return;
-    onPhoto(encode(video, video.videoWidth, video.videoHeight));
+    onPhoto(encodePicture(video, video.videoWidth, video.videoHeight, MAX_SIDE));
   };
   const startButton = button("Use the camera", { id: "camera", onclick: start });
   const takeButton = button("Take the photo", { class: "primary", onclick: takePhoto });

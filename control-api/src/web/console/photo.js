@@ -46,8 +46,8 @@ const FIELDS = [
     kind: "check",
     class: "wide",
     hint:
-      "The levelled crop stays stored, encrypted, so that the avatar can be drawn again. " +
-      "The uploaded photo itself is not stored.",
+      "The levelled crop stays stored, encrypted, so that the avatar can be drawn again and its " +
+      "background can change. The uploaded photo itself is not stored.",
   }),
   field("consent", "I have the right to use this person's face", {
     kind: "check",

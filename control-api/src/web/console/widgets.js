@@ -1,10 +1,14 @@
 // The controls of a form, by kind. Each returns `{node, get, focusTarget}`: its node, a function
 // for its value, and a function for the element that takes the focus. Controls of a single value
-// also have `set(value)`. Controls that depend on other fields have `refresh(get)`. `group`: the control consists of several inputs.
+// also have `set(value)`. Controls that depend on other fields have `refresh(get)`. `group`: the
+// control consists of several inputs; its `focusTarget(path)` may depend on the part that an error
+// names.
 
+import { background } from "./background-widget.js";
 import { button, h, icon } from "./dom.js";
 import { describedBy, inputId } from "./field-ids.js";
 import { fallbacks, voice } from "./provider-widgets.js";
+import { slider } from "./slider.js";
 
 const simpleControl = (
   node,
@@ -178,35 +182,6 @@ function check(field, value) {
       node.checked = Boolean(newValue);
     },
   );
-}
-
-/** A slider. `field.format(value)` returns the text of a value. */
-function slider(field, value) {
-  const output = h("output", { for: inputId(field) });
-  const node = h("input", {
-    id: inputId(field),
-    type: "range",
-    min: field.min,
-    max: field.max,
-    step: field.step ?? 0.01,
-    value: value ?? field.min,
-    "aria-describedby": describedBy(field),
-  });
-  const updateLabel = () => {
-    output.textContent = field.format(Number(node.value));
-    node.setAttribute("aria-valuetext", output.textContent);
-  };
-  node.addEventListener("input", updateLabel);
-  updateLabel();
-  return {
-    node: h("div", { class: "slider" }, node, output),
-    get: () => Number(node.value),
-    focusTarget: () => node,
-    set: (newValue) => {
-      node.value = newValue;
-      updateLabel();
-    },
-  };
 }
 
 /** A colour. With `field.optional` a checkbox turns it off, and the value is null. */
@@ -385,6 +360,7 @@ const KINDS = {
   secret,
   voice,
   fallbacks,
+  background,
 };
 
 /** The control of a field. */
