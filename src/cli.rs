@@ -112,6 +112,9 @@ pub(crate) enum Command {
         /// Path of ffmpeg
         #[arg(long)]
         ffmpeg: PathBuf,
+        /// Become ffmpeg, and end with this process
+        #[arg(long, value_name = "PID")]
+        parent: Option<u32>,
     },
     /// Generate load: run many concurrent calls against a server or an in-process engine, and
     /// report latency and cost (runs visavis-load)

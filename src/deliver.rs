@@ -1,19 +1,20 @@
 //! `visavis deliver-recording` and `visavis convert-recording`: the files of recordings, written
 //! after calls by child processes of the server.
 //!
-//! Exit status of `deliver-recording`: 0 = written, 2 = the capture cannot be read, 1 = any other
-//! failure, after which another attempt may succeed.
+//! Exit status of `deliver-recording`: 0 = written, 2 = the capture cannot be read, 3 = there is no
+//! space for the recording, 1 = any other failure, after which another attempt may succeed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 use recording::capture::ReadError;
 use recording::{Channels, delivery};
 use rlimit::Resource;
+use rustix::process::Signal;
 
 use crate::{CommandError, child_process};
 
@@ -21,6 +22,8 @@ use crate::{CommandError, child_process};
 /// to MP4 one to three hours.
 const MAX_CPU_SECONDS: u64 = 6 * 3600;
 const MAX_MEMORY: u64 = 4 << 30;
+/// Exit status if there is no space for the recording.
+const NO_SPACE: u8 = 3;
 
 /// The channels of a recording's sound.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -41,29 +44,80 @@ pub(crate) fn run(
     prepare_process()?;
     child_process::exit_when_stdin_closes()?;
     let file = File::open(capture).context("the capture cannot be opened")?;
-    let mut output = BufWriter::new(File::create(out).context("the recording cannot be created")?);
+    if is_same_file(&file, out) {
+        return Err(CommandError::Usage("the recording would replace the capture".into()));
+    }
     let channels = match channels {
         RecordingChannels::Mixed => Channels::Mixed,
         RecordingChannels::Split => Channels::Split,
     };
-    let summary = match delivery::write(BufReader::new(file), &mut output, channels, |_| {}) {
+    // An earlier recording of this name stays until the new one is complete.
+    let part = part_of(out);
+    let result = write(file, &part, channels).and_then(|summary| {
+        fs::rename(&part, out).map(|()| summary).map_err(delivery::Error::Write)
+    });
+    let summary = match result {
         Ok(summary) => summary,
-        // Another attempt reads the same.
-        Err(error @ (delivery::Error::Read(ReadError::NoHeader) | delivery::Error::Empty)) => {
-            return Err(CommandError::Usage(error.to_string()));
+        Err(error) => {
+            // It may not have been created.
+            let _ = fs::remove_file(&part);
+            return failure(error);
         }
-        Err(error) => return Err(error.into()),
     };
-    let written = output.flush().and_then(|()| output.get_ref().sync_all());
-    written.context("the recording cannot be written")?;
     let duration_ms = u64::try_from(summary.duration.as_millis()).unwrap_or(u64::MAX);
     let summary = serde_json::json!({
         "duration_ms": duration_ms,
         "bytes": summary.bytes,
         "cpu_us": cpu_time_us(),
+        "is_damaged": summary.is_damaged,
     });
     println!("{summary}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes and synchronizes the file `part`.
+fn write(
+    capture: File,
+    part: &Path,
+    channels: Channels,
+) -> Result<delivery::Summary, delivery::Error> {
+    let mut output = BufWriter::new(File::create(part).map_err(delivery::Error::Write)?);
+    let summary = delivery::write(BufReader::new(capture), &mut output, channels, |_| {})?;
+    let written = output.flush().and_then(|()| output.get_ref().sync_all());
+    written.map_err(delivery::Error::Write)?;
+    Ok(summary)
+}
+
+/// The exit status and the message of a failure.
+fn failure(error: delivery::Error) -> Result<ExitCode, CommandError> {
+    match &error {
+        // Another attempt reads the same.
+        delivery::Error::Read(ReadError::NoHeader) | delivery::Error::Empty => {
+            Err(CommandError::Usage(error.to_string()))
+        }
+        delivery::Error::Write(cause) if engine_api::is_out_of_space(cause) => {
+            eprintln!("{error}");
+            Ok(ExitCode::from(NO_SPACE))
+        }
+        _ => Err(error.into()),
+    }
+}
+
+/// The file that becomes `out` when it is complete.
+fn part_of(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+/// Whether `path` names the open file, also by a link.
+fn is_same_file(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(one), Ok(other)) => id(one) == id(other),
+        _ => false,
+    }
 }
 
 /// CPU time of this process since its start, in user and kernel mode, in µs.
@@ -72,13 +126,51 @@ fn cpu_time_us() -> u64 {
     u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000).unwrap_or(0)
 }
 
-/// Becomes ffmpeg, which converts a recording.
+/// Converts a recording with ffmpeg, which ends with this process, and this process with the server.
 pub(crate) fn convert(
     recording: &Path,
     out: &Path,
     ffmpeg: &Path,
 ) -> Result<ExitCode, CommandError> {
     prepare_process()?;
+    child_process::exit_when_stdin_closes()?;
+    let program = std::env::current_exe().context("this program cannot be found")?;
+    // The process that becomes ffmpeg is a child of this thread, which lives as long as the process.
+    let output = Command::new(program)
+        .args(["convert-recording".as_ref(), recording, out, "--ffmpeg".as_ref(), ffmpeg])
+        .args(["--parent", &std::process::id().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(Child::wait_with_output)
+        .context("the conversion cannot be started")?;
+    if output.status.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let message = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{}", message.trim_end());
+    // ffmpeg has no exit status of its own for it.
+    let is_full = ["No space left on device", "Disk quota exceeded"];
+    if is_full.iter().any(|text| message.contains(text)) {
+        return Ok(ExitCode::from(NO_SPACE));
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Becomes ffmpeg, which is killed when the process `parent` ends for any reason.
+pub(crate) fn become_ffmpeg(
+    recording: &Path,
+    out: &Path,
+    ffmpeg: &Path,
+    parent: u32,
+) -> Result<ExitCode, CommandError> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .context("the end of the conversion cannot be arranged")?;
+    if std::os::unix::process::parent_id() != parent {
+        // It ended before.
+        return Ok(ExitCode::FAILURE);
+    }
     // The paths are absolute, so that none is taken for an option or a protocol.
     let absolute = |path| std::path::absolute(path).context("the path is not valid");
     let failure = Command::new(ffmpeg)
@@ -95,6 +187,8 @@ pub(crate) fn convert(
 }
 
 fn prepare_process() -> Result<(), CommandError> {
+    // Only the owner may hear what was said.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     child_process::lower_priority(child_process::BAKE_NICENESS)?;
     for (resource, limit) in [(Resource::CPU, MAX_CPU_SECONDS), (Resource::AS, MAX_MEMORY)] {
         let (_, hard) = resource.get()?;

@@ -72,9 +72,10 @@ fn main() -> ExitCode {
         Command::DeliverRecording { capture, out, channels } => {
             deliver::run(&capture, &out, channels)
         }
-        Command::ConvertRecording { recording, out, ffmpeg } => {
-            deliver::convert(&recording, &out, &ffmpeg)
-        }
+        Command::ConvertRecording { recording, out, ffmpeg, parent } => match parent {
+            Some(parent) => deliver::become_ffmpeg(&recording, &out, &ffmpeg, parent),
+            None => deliver::convert(&recording, &out, &ffmpeg),
+        },
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),

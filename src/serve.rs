@@ -291,6 +291,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         recordings: control_api::Recordings {
             link_validity: Duration::from_secs(config.recording.link_seconds),
             ffmpeg: deliver::find_ffmpeg(),
+            min_free: config.recording.min_free << 20,
             ..control_api::Recordings::default()
         },
         extract_command: None,

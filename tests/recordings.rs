@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -86,6 +87,100 @@ fn a_recording_is_delivered_in_both_layouts() {
 }
 
 #[test]
+fn a_capture_is_never_replaced_and_a_recording_only_by_a_complete_one() {
+    let folder = TempFolder::new("same");
+    let (capture, link) = (folder.0.join("a.recorded"), folder.0.join("link"));
+    write_capture(&capture);
+    let content = fs::read(&capture).unwrap();
+    std::os::unix::fs::symlink(&capture, &link).unwrap();
+    for out in [&capture, &link] {
+        let refused = run(&["deliver-recording".as_ref(), &capture, out]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let message = "the recording would replace the capture\n";
+        assert_eq!(String::from_utf8_lossy(&refused.stderr), message);
+        assert_eq!(fs::read(&capture).unwrap(), content);
+    }
+    let (damaged, out) = (folder.0.join("b.recorded"), folder.0.join("b.webm"));
+    fs::write(&damaged, b"no capture").unwrap();
+    fs::write(&out, b"an earlier recording").unwrap();
+    assert_eq!(run(&["deliver-recording".as_ref(), &damaged, &out]).status.code(), Some(2));
+    assert_eq!(fs::read(&out).unwrap(), b"an earlier recording");
+    assert!(run(&["deliver-recording".as_ref(), &capture, &out]).status.success());
+    assert!(fs::read(&out).unwrap().starts_with(&[0x1a, 0x45, 0xdf, 0xa3]));
+    let mode = fs::metadata(&out).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "only the owner may hear it");
+    let mut names: Vec<_> =
+        fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a.recorded", "b.recorded", "b.webm", "link"]);
+}
+
+#[test]
+fn a_full_disk_is_told_from_other_failures_by_the_exit_status() {
+    let folder = TempFolder::new("full");
+    let (capture, out) = (folder.0.join("a.recorded"), folder.0.join("a.webm"));
+    write_capture(&capture);
+    // Every write to this device fails with ENOSPC.
+    std::os::unix::fs::symlink("/dev/full", folder.0.join("a.webm.new")).unwrap();
+    let full = run(&["deliver-recording".as_ref(), &capture, &out]);
+    assert_eq!(full.status.code(), Some(3), "{full:?}");
+    assert!(!out.exists() && capture.exists());
+    let (webm, ffmpeg) = (folder.0.join("b.webm"), folder.0.join("ffmpeg"));
+    fs::write(&webm, b"webm").unwrap();
+    write_script(
+        &ffmpeg,
+        "echo 'av_interleaved_write_frame(): No space left on device' >&2; exit 1",
+    );
+    let mp4 = folder.0.join("b.mp4");
+    let full = run(&convert_arguments(&webm, &mp4, &ffmpeg));
+    assert_eq!(full.status.code(), Some(3), "{full:?}");
+}
+
+/// A script that stands in for ffmpeg.
+fn write_script(file: &Path, commands: &str) {
+    fs::write(file, format!("#!/bin/sh\n{commands}\n")).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+fn convert_arguments<'a>(webm: &'a Path, out: &'a Path, ffmpeg: &'a Path) -> [&'a Path; 5] {
+    ["convert-recording".as_ref(), webm, out, "--ffmpeg".as_ref(), ffmpeg]
+}
+
+#[test]
+fn a_conversion_ends_with_the_server_and_with_its_process() {
+    for is_killed in [false, true] {
+        let folder = TempFolder::new(if is_killed { "killed" } else { "orphan" });
+        let (webm, out) = (folder.0.join("a.webm"), folder.0.join("a.mp4"));
+        let (ffmpeg, blocker) = (folder.0.join("ffmpeg"), folder.0.join("blocker"));
+        let life = folder.0.join("life");
+        fs::write(&webm, b"webm").unwrap();
+        for pipe in [&blocker, &life] {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        }
+        // Holds a pipe open while it lives, and waits for a line that nobody writes.
+        let (blocker, life) = (blocker.display(), life.display());
+        write_script(
+            &ffmpeg,
+            &format!("exec 3<>'{blocker}'; exec 4>'{life}'; echo runs >&4; read line <&3"),
+        );
+        let mut child = start(&convert_arguments(&webm, &out, &ffmpeg));
+        let mut life = BufReader::new(File::open(life.to_string()).unwrap());
+        let mut text = String::new();
+        life.read_line(&mut text).unwrap();
+        assert_eq!(text, "runs\n");
+        if is_killed {
+            // As a deletion does.
+            child.kill().unwrap();
+        } else {
+            drop(child.stdin.take());
+        }
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(life.read_line(&mut text).unwrap(), 0, "the pipe is closed");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_capture_is_told_from_other_failures_by_the_exit_status() {
     let folder = TempFolder::new("damaged");
     let (capture, out) = (folder.0.join("a.recorded"), folder.0.join("a.webm"));
@@ -104,10 +199,10 @@ fn ffmpeg_converts_at_the_lowest_priority_with_limits() {
     fs::write(&webm, b"webm").unwrap();
     // Stands in for ffmpeg: writes what it was given.
     let ffmpeg = folder.0.join("ffmpeg");
-    let script = "#!/bin/sh\nfor last; do :; done\n\
-        { /usr/bin/nice; ulimit -t; echo \"$@\"; } > \"$last\"\n";
-    fs::write(&ffmpeg, script).unwrap();
-    fs::set_permissions(&ffmpeg, fs::Permissions::from_mode(0o700)).unwrap();
+    write_script(
+        &ffmpeg,
+        "for last; do :; done; { /usr/bin/nice; ulimit -t; echo \"$@\"; } > \"$last\"",
+    );
     let arguments: [&Path; 5] =
         ["convert-recording".as_ref(), &webm, &out, "--ffmpeg".as_ref(), &ffmpeg];
     let output = run(&arguments);

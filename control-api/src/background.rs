@@ -16,9 +16,11 @@ use crate::resources::characters::PreviewTask;
 use crate::resources::custom_avatars::bake::BakeTask;
 use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
+use crate::resources::recordings::conversion::ConversionTask;
 use crate::resources::recordings::delivery::DeliveryTask;
 use crate::resources::recordings::files::RecordingFolder;
 use crate::resources::recordings::storing::StoringTask;
+use crate::resources::recordings::worker::Worker;
 use crate::state::AppState;
 use crate::state::event_queue::EventReceiver;
 use crate::state::guardrail_callback::GuardrailCallback;
@@ -54,7 +56,7 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
     let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks, dropped };
     let previews = preview_task(state, inputs.bake_command.clone());
     let bakes = bake_task(state, inputs.bake_command);
-    let recordings = delivery_task(state, inputs.deliver_command);
+    let worker = recording_worker(state, inputs.deliver_command);
     let ingestion = ingestion_task(state, inputs.extract_command);
     let others = [
         spawn_supervised(tasks, stopped, "webhooks", webhooks),
@@ -64,7 +66,8 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
         spawn_supervised(tasks, stopped, "drawings", bakes),
         spawn_supervised(tasks, stopped, "previews", previews),
         spawn_supervised(tasks, stopped, "documents", ingestion),
-        spawn_supervised(tasks, stopped, "recordings", recordings),
+        spawn_supervised(tasks, stopped, "recordings", DeliveryTask(worker.clone())),
+        spawn_supervised(tasks, stopped, "recording_conversions", ConversionTask(worker)),
         spawn_supervised(tasks, stopped, "recording_storage", storing_task(state)),
         spawn_supervised(tasks, stopped, "key_uses", key_usage_task(state)),
         spawn_supervised(tasks, stopped, "meaning", embedding_task(state)),
@@ -168,13 +171,14 @@ fn ingestion_task(state: &AppState, command: Vec<OsString>) -> IngestionTask {
     }
 }
 
-fn delivery_task(state: &AppState, command: Vec<OsString>) -> DeliveryTask {
-    DeliveryTask {
+fn recording_worker(state: &AppState, command: Vec<OsString>) -> Worker {
+    Worker {
         event_storage: state.event_storage.clone(),
         events: state.events.clone(),
         folder: RecordingFolder::of(&state.config.data),
         command,
         ffmpeg: state.config.recordings.ffmpeg.clone(),
+        min_free: state.config.recordings.min_free,
         retry_delay: state.config.recordings.retry_delay,
         queue: Arc::clone(&state.recordings),
     }

@@ -276,6 +276,9 @@ pub struct Recordings {
     pub command: Option<Vec<OsString>>,
     /// Path of ffmpeg, which MP4 needs.
     pub ffmpeg: Option<PathBuf>,
+    /// `recording.min_free` in bytes: while less is free on the disk of the data folder, recordings
+    /// wait for their delivery. 0 = no limit.
+    pub min_free: u64,
 }
 
 impl Default for Recordings {
@@ -285,6 +288,7 @@ impl Default for Recordings {
             retry_delay: Duration::from_secs(10),
             command: None,
             ffmpeg: None,
+            min_free: 0,
         }
     }
 }

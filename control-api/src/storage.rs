@@ -3,6 +3,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,37 @@ pub(crate) enum Error {
 impl Error {
     fn file(path: &Path, error: io::Error) -> Self {
         Self::File(path.display().to_string(), error)
+    }
+
+    /// Says in plain words what is wrong, as the end of a sentence. The message itself names
+    /// addresses and files of the server, and is for the log.
+    pub(crate) fn describe(&self) -> &'static str {
+        use object_store::Error as Store;
+        match self {
+            Self::Store(Store::PermissionDenied { .. } | Store::Unauthenticated { .. }) => {
+                return "the storage refuses the access of this server";
+            }
+            Self::Store(Store::NotFound { .. }) => return "the bucket of the storage is missing",
+            _ => {}
+        }
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+                Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                    return "the disk of the storage is full";
+                }
+                Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
+                    return "this server may not write into the folder of the storage";
+                }
+                Some(
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::AlreadyExists,
+                ) => return "the folder of the storage is missing",
+                _ => cause = error.source(),
+            }
+        }
+        "the storage cannot be reached, or fails"
     }
 
     /// Whether the object or the file does not exist.
@@ -166,11 +198,7 @@ impl Storage {
     }
 
     fn open_folder(folder: &Path) -> Result<Self, Error> {
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(folder).map_err(|error| Error::file(folder, error))?;
+        create_private_folder(folder)?;
         let store = LocalFileSystem::new_with_prefix(folder)?.with_fsync(true);
         Ok(Self {
             store: Arc::new(store),
@@ -204,6 +232,7 @@ impl Storage {
     ) -> Result<(), Error> {
         let mut input =
             tokio::fs::File::open(file).await.map_err(|error| Error::file(file, error))?;
+        self.prepare_folder(key)?;
         self.remove_partial_uploads(key).await?;
         let mut options = PutMultipartOptions::default();
         // A folder has no attributes.
@@ -227,7 +256,20 @@ impl Storage {
                 return Err(error);
             }
         }
+        if let Some(folder) = &self.folder {
+            let file = folder.join(key);
+            set_mode(&file, 0o600).map_err(|error| Error::file(&file, error))?;
+        }
         Ok(())
+    }
+
+    /// Creates the folder of an object in a local folder. Only the owner may use it, also while an
+    /// upload writes into it with the default permissions.
+    fn prepare_folder(&self, key: &str) -> Result<(), Error> {
+        let Some(path) = self.folder.as_ref().map(|folder| folder.join(key)) else { return Ok(()) };
+        let Some(folder) = path.parent() else { return Ok(()) };
+        create_private_folder(folder)?;
+        set_mode(folder, 0o700).map_err(|error| Error::file(folder, error))
     }
 
     /// Removes what earlier processes have left of uploads of `key` to a local folder: files named
@@ -294,6 +336,17 @@ impl Storage {
         self.store.delete(&path).await?;
         if read == content { Ok(()) } else { Err(Error::Url("it returns other data".into())) }
     }
+}
+
+/// Creates a folder that only the owner may use, if it does not exist.
+fn create_private_folder(folder: &Path) -> Result<(), Error> {
+    let mut builder = std::fs::DirBuilder::new();
+    let created = builder.recursive(true).mode(0o700).create(folder);
+    created.map_err(|error| Error::file(folder, error))
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 async fn send_parts(

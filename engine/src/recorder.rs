@@ -43,7 +43,7 @@ pub struct RecorderConfig {
     pub folder: PathBuf,
     /// Free bytes of its file system below which all recordings end; 0 = no limit.
     pub min_free: u64,
-    /// Called with each recording that is complete, on the recorder's thread. Must not block.
+    /// Called with each recording that is complete, or whose file is lost, on the recorder's thread. Must not block.
     pub on_complete: Arc<dyn Fn(ConversationId) + Send + Sync>,
 }
 
@@ -193,18 +193,18 @@ impl Recorder {
 #[must_use]
 pub fn unavailable_reason(recorder: Option<&Recorder>) -> Option<String> {
     let Some(Recorder { config, .. }) = recorder else { return Some(NO_RECORDER.into()) };
-    let error = is_writable(&config.folder).and_then(|()| has_space(config)).err()?;
-    Some(format!("This server cannot record calls now: {error}."))
+    let error = create_folder(&config.folder)
+        .and_then(|()| is_writable(&config.folder))
+        .and_then(|()| has_space(config))
+        .err()?;
+    let reason = engine_api::describe_disk_error(&error);
+    Some(format!("This server cannot record calls now: {reason}."))
 }
 
 /// Whether files can be created in a folder.
 fn is_writable(folder: &Path) -> io::Result<()> {
     use rustix::fs::Access;
-    let checked = rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK);
-    checked.map_err(|error| {
-        let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("the folder of recordings is unusable: {error}"))
-    })
+    Ok(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 fn has_space(config: &RecorderConfig) -> io::Result<()> {
@@ -227,7 +227,7 @@ pub fn start(config: RecorderConfig) -> io::Result<Recorder> {
 }
 
 fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result<Recorder> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.folder)?;
+    create_folder(&config.folder)?;
     let (sender, messages) = channel::open(&channel::RECORDER, None);
     let stats = Arc::<RecorderStats>::default();
     let config = Arc::new(config);
@@ -236,6 +236,10 @@ fn start_with_interval(config: RecorderConfig, interval: Duration) -> io::Result
         restart_forever(|| record(&folder, &messages, &shared, interval));
     })?;
     Ok(Recorder { sender, stats, config })
+}
+
+fn create_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 fn record(
@@ -290,7 +294,10 @@ impl Files<'_> {
     fn handle(&mut self, message: RecorderMessage) {
         match message {
             RecorderMessage::Start { id, video, state } => {
-                match has_space(self.config).and_then(|()| self.create(id, video)) {
+                // Somebody may have removed the folder.
+                let prepared =
+                    create_folder(&self.config.folder).and_then(|()| has_space(self.config));
+                match prepared.and_then(|()| self.create(id, video)) {
                     Ok(writer) => {
                         self.open.insert(id, OpenFile { writer: Some(writer), state });
                     }
@@ -363,8 +370,9 @@ impl Files<'_> {
         let ids: Vec<_> = self.open.keys().copied().collect();
         for id in ids {
             let written = self.with_writer(id, CaptureWriter::flush);
-            let space =
-                space.as_ref().map_err(|error| io::Error::new(error.kind(), error.to_string()));
+            let space = space.as_ref().map_err(|error| {
+                io::Error::new(error.kind(), engine_api::describe_disk_error(error))
+            });
             self.fail_on_error(id, written.and(space.copied()));
         }
     }
@@ -384,7 +392,11 @@ impl Files<'_> {
         });
         match ended {
             Ok(()) => (self.config.on_complete)(id),
-            Err(error) => self.report_failure(id, &file.state, &error),
+            Err(error) => {
+                self.report_failure(id, &file.state, &error);
+                // The rest of the server reports the loss.
+                (self.config.on_complete)(id);
+            }
         }
     }
 
@@ -402,7 +414,7 @@ impl Files<'_> {
     fn report_failure(&self, id: ConversationId, state: &RecordingState, error: &io::Error) {
         tracing::warn!(conversation = %id, %error, "cannot record a call any more");
         // A call whose packets waited for too long has reported a failure before.
-        if state.fail(error.to_string()) {
+        if state.fail(engine_api::describe_disk_error(error)) {
             self.stats.failed.fetch_add(1, Relaxed);
         }
     }

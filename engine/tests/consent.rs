@@ -29,7 +29,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MESSAGE: &str = "This call is recorded.";
 
 fn recorded(is_optional: bool) -> Option<RecordingChoice> {
-    Some(RecordingChoice { notice: true, is_optional })
+    Some(RecordingChoice { notice: true, is_optional, warning: None })
 }
 
 /// A recorder whose thread is the test.
@@ -270,9 +270,11 @@ fn a_server_without_space_or_folder_says_that_nothing_is_recorded() {
     let no_space = DiskRecorder::with_min_free("visavis-no-space", u64::MAX);
     let no_folder = DiskRecorder::start("visavis-no-folder");
     std::fs::remove_dir_all(&no_folder.folder).unwrap();
-    for (disk, reason) in
-        [(&no_space, "the disk is almost full"), (&no_folder, "the folder of recordings is")]
-    {
+    std::fs::write(&no_folder.folder, "a file").unwrap();
+    for (disk, reason) in [
+        (&no_space, "the disk is almost full"),
+        (&no_folder, "there is a file in place of the folder of recordings"),
+    ] {
         let agent = AgentTurnConfig { recording_message: Some(MESSAGE), ..Default::default() };
         let config = CallConfig { recording: recorded(true), ..call_config_of(1, agent) };
         let harness = Harness::with_recorder(disk.recorder.clone());

@@ -68,7 +68,7 @@ fn recorded_call() -> (Vec<Value>, [Vec<i16>; 2]) {
     let turn = json!({"echo_warmup": 0});
     let agent =
         AgentTurnConfig { turn: Some(&turn), record_words: true, ..AgentTurnConfig::default() };
-    let recording = Some(RecordingChoice { notice: true, is_optional: false });
+    let recording = Some(RecordingChoice { notice: true, ..RecordingChoice::default() });
     let config = CallConfig { recording, ..call_config_of(1, agent) };
     let voice = Arc::new(TonesTts(harness.time.clone()));
     let client = Client::answered_by(&mut harness, |harness, sdp| {

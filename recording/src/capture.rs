@@ -3,6 +3,7 @@
 //! A cluster is written when it is complete. A file that ends at any byte is valid up to its last
 //! complete cluster.
 
+mod clusters;
 mod reader;
 mod writer;
 

@@ -45,6 +45,8 @@ pub struct Summary {
     pub duration: Duration,
     /// Size of the file in bytes.
     pub bytes: u64,
+    /// Whether packets are missing, because the file of the call is damaged.
+    pub is_damaged: bool,
 }
 
 /// Writes the delivered file from that of the call. `report` gets the time of the call up to which
@@ -83,7 +85,8 @@ pub fn write(
     while let Some(packet) = sorter.pop(true) {
         delivery.push(&mut mixer, &packet)?;
     }
-    delivery.finish(&mut mixer)
+    let (duration, bytes) = delivery.finish(&mut mixer)?;
+    Ok(Summary { duration, bytes, is_damaged: reader.is_damaged() })
 }
 
 struct Delivery<W: Write + Seek> {
@@ -124,7 +127,8 @@ impl<W: Write + Seek> Delivery<W> {
         Ok(())
     }
 
-    fn finish(mut self, mixer: &mut Mixer) -> Result<Summary, Error> {
+    /// Returns the duration and the size.
+    fn finish(mut self, mixer: &mut Mixer) -> Result<(Duration, u64), Error> {
         let end = mixer.end().max(samples(self.end));
         // The last packet contains the end.
         self.write_sound(mixer, end + 959)?;
@@ -133,7 +137,7 @@ impl<W: Write + Seek> Delivery<W> {
         }
         let duration = Duration::from_micros(end * 1_000_000 / u64::from(SAMPLE_RATE));
         let bytes = self.writer.finish(duration).map_err(Error::Write)?;
-        Ok(Summary { duration, bytes })
+        Ok((duration, bytes))
     }
 }
 

@@ -109,13 +109,16 @@ pub(crate) fn read_all(input: &mut impl Read, bytes: &mut [u8]) -> io::Result<bo
 
 /// The elements in the content of an element, up to the first one that is not complete.
 pub(crate) fn children(mut content: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    std::iter::from_fn(move || {
-        let element = read_element(&mut content).ok()??;
-        let size = usize::try_from(element.size?).ok()?;
-        let (inner, rest) = content.split_at_checked(size)?;
-        content = rest;
-        Some((element.id, inner))
-    })
+    std::iter::from_fn(move || next_child(&mut content))
+}
+
+/// Takes the next element from the content of an element; `None` if it is not complete.
+pub(crate) fn next_child<'a>(content: &mut &'a [u8]) -> Option<(u32, &'a [u8])> {
+    let element = read_element(content).ok()??;
+    let size = usize::try_from(element.size?).ok()?;
+    let (inner, rest) = content.split_at_checked(size)?;
+    *content = rest;
+    Some((element.id, inner))
 }
 
 /// The value of an unsigned integer of at most eight bytes.

@@ -130,7 +130,7 @@ fn deliver(call: &RecordedCall, cut: usize, reader: &mut Reader) {
         let is_empty = matches!(summary, Err(Error::Empty));
         return assert!(cut < call.header || is_empty, "cut at {cut}: {summary:?}");
     };
-    let Summary { duration, bytes } = summary.unwrap();
+    let Summary { duration, bytes, .. } = summary.unwrap();
     assert!(duration.abs_diff(cluster.end) < TOLERANCE, "cut at {cut}: {duration:?} {cluster:?}");
     let file = out.into_inner();
     assert_eq!(bytes, file.len() as u64);

@@ -18,6 +18,7 @@ use crate::state::webhook_queue::OutboxMessage;
 use crate::store::agent::Agent;
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
+use crate::store::recording::{self, CAPTURED};
 use crate::store::{self, Store, Transaction, json_record};
 use crate::webhooks::signing;
 
@@ -320,6 +321,7 @@ pub(super) async fn write_events(
                 .await?;
             }
         }
+        follow_recording(tx, server, prepared, now).await?;
         if let Some(delivery) = &prepared.delivery {
             // Read for each batch and not cached: another server may have received a 410 a moment
             // ago, or an update of the agent.
@@ -339,6 +341,27 @@ pub(super) async fn write_events(
         }
     }
     Ok(written)
+}
+
+/// Keeps the table of recordings in step with the events of a call on this server: what an event
+/// says outlives a crash, whatever the files are.
+async fn follow_recording(
+    tx: &mut Transaction,
+    server: &str,
+    prepared: &PreparedEvent,
+    now: Micros,
+) -> store::Result<()> {
+    let id = &prepared.conversation;
+    match prepared.envelope.event {
+        Event::RecordingStarted => {
+            recording::insert(tx, id, server, CAPTURED, now).await?;
+        }
+        Event::RecordingEnded { is_discarded: true } => {
+            recording::refuse(tx, id, server, now).await?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Appends events, each with its wall clock time, to a conversation in status `expected` that emits

@@ -305,6 +305,8 @@ pub(crate) struct RecordingView {
     pub(crate) url: String,
     /// Why there is no file, and will be none.
     pub(crate) error: Option<String>,
+    /// What it waits for after a failure, in one sentence.
+    pub(crate) waiting: Option<String>,
 }
 
 /// The single-record form.
@@ -313,6 +315,8 @@ pub(crate) fn detail(
     projection: StoredRecord,
     recording: RecordingView,
 ) -> Conversation<'_> {
+    let mut warnings = projection.warnings;
+    warnings.extend(recording.waiting);
     Conversation {
         fields: ConversationFields::new(row),
         is_recorded: recording.is_recorded,
@@ -322,7 +326,7 @@ pub(crate) fn detail(
         chat_history: projection.chat_history,
         snippets: projection.snippets,
         usage_json: projection.usage_json,
-        warnings: projection.warnings,
+        warnings,
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::join::prompt;
 use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
-use crate::resources::{avatars, backgrounds, knowledge_cache, mcp};
+use crate::resources::{avatars, backgrounds, knowledge_cache, mcp, recordings};
 use crate::state::AppState;
 use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar};
 use crate::store::conversation::Row;
@@ -70,6 +70,8 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         credentials: &credentials,
         registry: state.config.registry.as_deref(),
     };
+    let recording_warning =
+        if settings.record { recordings::storage_warning(state).await? } else { None };
     let (avatar_key_id, pose_set) = load_shown_avatar(state, row, &avatar).await?;
     let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
     Ok(CallConfig {
@@ -100,6 +102,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         recording: settings.record.then_some(RecordingChoice {
             notice: settings.config.recording.notice,
             is_optional: settings.config.recording.optional,
+            warning: recording_warning,
         }),
     })
 }

@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 pub(crate) struct RecordingQueue {
     /// Notified when the file of a call is complete.
     pub(crate) captured: Notify,
+    /// Notified when there is a file to convert.
+    pub(crate) conversion_work: Notify,
+    /// Wakes all that work at a recording: one is deleted.
+    pub(crate) deletions: Notify,
     /// Notified when there is a file to upload, or a recording to delete.
     pub(crate) storage_work: Notify,
     /// Number of attempts to upload a recording that failed.
@@ -17,6 +21,14 @@ pub(crate) struct RecordingQueue {
     pub(crate) failed_deletions: AtomicU64,
     /// What the child processes have written.
     pub(crate) deliveries: Deliveries,
+}
+
+impl RecordingQueue {
+    /// A recording is to be deleted: work at it ends, and its files are removed.
+    pub(crate) fn begin_deletion(&self) {
+        self.deletions.notify_waiters();
+        self.storage_work.notify_one();
+    }
 }
 
 /// Totals of the deliveries of this process. A recording whose delivery is repeated counts again.

@@ -8,6 +8,9 @@ use super::{Result, Transaction};
 pub(crate) const DOCUMENT_JOBS: &str = "document";
 /// Documents whose embeddings are requested.
 pub(crate) const EMBEDDING_JOBS: &str = "meaning";
+/// Recordings that are delivered, and those that are converted.
+pub(crate) const RECORDING_JOBS: &str = "recording";
+pub(crate) const CONVERSION_JOBS: &str = "conversion";
 /// Avatars that are drawn.
 pub(crate) const AVATAR_JOBS: &str = "avatar";
 
@@ -45,7 +48,7 @@ pub(crate) async fn record_turn(tx: &mut Transaction, kind: &str, workspace: &st
 mod tests {
     use super::*;
     use crate::store::knowledge_base::{self, Content};
-    use crate::store::{DatabaseLocation, Store, server};
+    use crate::store::{DatabaseLocation, Store, recording, server};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
     async fn store_with_documents(
@@ -125,6 +128,36 @@ mod tests {
             order.push_str(&document.workspace);
         }
         assert_eq!(order, "abcaa");
+        store.close().await;
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn recordings_are_converted_in_turn() {
+        let text = Content::Text("words".into());
+        let (store, path) = store_with_documents("recorded", &["a"], &text).await;
+        let mut tx = store.begin_write().await.unwrap();
+        for (at, workspace) in (1..).zip(["a", "a", "a", "b", "c", "b"]) {
+            let insertion = "INSERT INTO recording (conversation, workspace, server, status, \
+                             created_at, updated_at) VALUES ($1, $2, 's', 'CONVERTING', $3, $3)";
+            sqlx::query(insertion)
+                .bind(format!("{workspace}{at}"))
+                .bind(workspace)
+                .bind(at)
+                .execute(&mut *tx)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+        let mut order = String::new();
+        while let Some(row) = store.due_conversion("s", 10).await.unwrap() {
+            let mut tx = store.begin_write().await.unwrap();
+            record_turn(&mut tx, CONVERSION_JOBS, &row.workspace).await.unwrap();
+            recording::mark_failed(&mut tx, &row.conversation, "", 10).await.unwrap();
+            tx.commit().await.unwrap();
+            order.push_str(&row.workspace);
+        }
+        assert_eq!(order, "abcaba");
         store.close().await;
         std::fs::remove_file(path).unwrap();
     }

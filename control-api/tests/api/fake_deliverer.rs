@@ -31,12 +31,22 @@ fn deliver(arguments: &[String]) {
         fs::write(out, b"incomplete").unwrap();
         std::process::abort();
     }
+    // A test asks for a full disk in the same way.
+    let full = crashes.with_file_name("full");
+    if let Ok(left) = fs::read(&full)
+        && let Some((_, rest)) = left.split_first()
+    {
+        fs::write(&full, rest).unwrap();
+        fs::write(out, b"incomplete").unwrap();
+        std::process::exit(3);
+    }
     let input = File::open(capture).unwrap();
     match delivery::write(input, File::create(out).unwrap(), channels, |_| {}) {
         Ok(summary) => println!(
-            "{{\"duration_ms\":{},\"bytes\":{},\"cpu_us\":2000000}}",
+            "{{\"duration_ms\":{},\"bytes\":{},\"cpu_us\":2000000,\"is_damaged\":{}}}",
             summary.duration.as_millis(),
-            summary.bytes
+            summary.bytes,
+            summary.is_damaged
         ),
         Err(error) => {
             eprintln!("{error}");
@@ -51,6 +61,11 @@ fn convert(arguments: &[String]) {
     if arguments[3].ends_with("broken") {
         eprintln!("no codec");
         std::process::exit(1);
+    }
+    if arguments[3].ends_with("stalled") {
+        // Until the server ends this process, or ends itself.
+        fs::write(&arguments[1], std::process::id().to_string()).unwrap();
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
     }
     fs::write(&arguments[1], b"MP4 of a test").unwrap();
 }

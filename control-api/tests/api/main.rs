@@ -30,6 +30,7 @@ mod prompt;
 mod providers;
 mod recordings;
 mod recordings_crash;
+mod recordings_faults;
 mod routes;
 mod s3_server;
 mod sandbox;

@@ -9,7 +9,7 @@ use recording::{Frame, Packet, Size, Track};
 use serde_json::json;
 
 use crate::harness::{TempFolder, TestServer, wait_for};
-use crate::recordings::{end_call, recorded_call, wait_for_metric, wait_until_ready};
+use crate::recordings::{end_call, read_record, recorded_call, wait_for_metric, wait_until_ready};
 use crate::s3_server::{Fault, S3Server};
 
 /// Size of a picture that makes a recording large, and their number.
@@ -115,13 +115,27 @@ async fn an_upload_survives_faults_of_the_storage() {
     wait_until_ready(&server, &id).await;
     server.stop().await;
 
-    let server = start_server(&folder, s3.config(Some("a wrong secret"))).await;
-    let id = recorded_call(&server, &folder, json!({})).await;
-    wait_for_metric(&server, failed, 1).await;
-    server.stop().await;
+    let mut nowhere = s3.config(None);
+    nowhere.options[0].1 = "http://127.0.0.1:9".into();
+    let refused = "the storage refuses the access of this server";
+    let mut id = String::new();
+    for (storage, reason) in [
+        (nowhere, "the storage cannot be reached, or fails"),
+        (s3.config(Some("a wrong secret")), refused),
+    ] {
+        let server = start_server(&folder, storage).await;
+        id = recorded_call(&server, &folder, json!({})).await;
+        wait_for_metric(&server, failed, 1).await;
+        let warning = format!("The recording waits for the storage: {reason}.");
+        wait_for("the warning", async || {
+            (read_record(&server, &id).await["warnings"] == json!([warning])).then_some(())
+        })
+        .await;
+        server.stop().await;
+    }
     let server = start_server(&folder, s3.config(None)).await;
     wait_until_ready(&server, &id).await;
-    assert_eq!(s3.objects().len(), 4);
+    wait_for("all uploads", async || (s3.objects().len() == 5).then_some(())).await;
 }
 
 #[tokio::test]

@@ -62,6 +62,8 @@ pub struct RecordingChoice {
     pub notice: bool,
     /// Whether a client may end and delete the recording.
     pub is_optional: bool,
+    /// What is wrong with recordings on this server, for the warnings of the call.
+    pub warning: Option<String>,
 }
 
 impl CallConfig {

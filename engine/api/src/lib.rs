@@ -24,7 +24,9 @@ pub use call_config::{
 pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
 pub use event_sink::EventSink;
 pub use knowledge::Knowledge;
-pub use recordings::{RECORDINGS_FOLDER, capture_name, recorded_name};
+pub use recordings::{
+    RECORDINGS_FOLDER, capture_name, describe_disk_error, is_out_of_space, recorded_name,
+};
 pub use tools::{RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
 
 /// A boxed future.

@@ -36,9 +36,9 @@ const NOT_RECORDED: &str = "This call is not recorded";
 impl Call {
     /// Starts the recording, if the call is recorded.
     pub(super) fn start_recording(&mut self) {
-        if self.config.recording.is_some()
-            && let Some(recorder) = &self.context.recorder
-        {
+        let Some(choice) = &self.config.recording else { return };
+        if let Some(recorder) = &self.context.recorder {
+            self.warnings.extend(choice.warning.clone());
             let video = self.avatar.as_ref().map(|avatar| avatar.animator.size());
             self.recording = Some(CallRecording::new(recorder.clone(), self.config.id, video));
         }

@@ -162,6 +162,31 @@ fn a_full_disk_ends_the_recording_and_says_so() {
     std::os::unix::fs::symlink("/dev/full", capture_path(&full.folder, id(7))).unwrap();
     let state = full.begin(id(7));
     wait_for("failure", || state.failure().is_some());
-    assert!(state.failure().unwrap().contains("No space left"), "{:?}", state.failure());
+    assert_eq!(state.failure(), Some("the disk is full"));
     assert_eq!(unavailable_reason(full.recorder.as_ref()), None, "its folder is usable");
+}
+
+#[test]
+fn a_folder_that_is_removed_is_reported_and_created_again() {
+    let harness = Harness::new(0);
+    let state = harness.begin(id(8));
+    harness.push(id(8), 0);
+    wait_for("file", || capture_path(&harness.folder, id(8)).exists());
+    fs::remove_dir_all(&harness.folder).unwrap();
+    harness.send(RecorderMessage::End(id(8)));
+    assert_eq!(harness.complete.recv_timeout(TIMEOUT), Ok(id(8)), "the loss is reported");
+    assert_eq!(state.failure(), Some("the folder or the file of the recording is missing"));
+    let _next = harness.begin(id(9));
+    harness.push(id(9), 0);
+    harness.send(RecorderMessage::End(id(9)));
+    assert_eq!(harness.complete.recv_timeout(TIMEOUT), Ok(id(9)));
+    assert_eq!(harness.packets(id(9)), 10);
+
+    // With a limit, the free space cannot be read any more.
+    let limited = Harness::new(1);
+    let state = limited.begin(id(10));
+    wait_for("file", || capture_path(&limited.folder, id(10)).exists());
+    fs::remove_dir_all(&limited.folder).unwrap();
+    wait_for("failure", || state.failure().is_some());
+    assert_eq!(state.failure(), Some("the folder or the file of the recording is missing"));
 }

@@ -593,7 +593,7 @@ mod tests {
         ] {
             let mut session = session(false);
             assert_eq!(ready(&session), Value::Null);
-            session.info.recording = Some(RecordingChoice { notice, is_optional });
+            session.info.recording = Some(RecordingChoice { notice, is_optional, warning: None });
             assert_eq!(ready(&session), expected);
             let messages =
                 messages_for(&mut session, Event::RecordingEnded { is_discarded: is_optional });

@@ -1,17 +1,21 @@
 //! Reads the file of a call, which may end at any byte.
 
 use std::io::{self, Read};
-use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::clusters::{Cluster, ClusterReader};
 use crate::ebml::{children, read_all, read_element, uint};
-use crate::webm::number::{AGENT, USER, VIDEO};
-use crate::webm::{Block, flag, id, read_block};
-use crate::{Frame, Packet, Size, Track};
+use crate::webm::id;
+use crate::{Packet, Size};
 
 /// Size of the largest element that is read: a cluster of half a second at some 1 Gbit/s.
-const MAX_ELEMENT_BYTES: u64 = 64 << 20;
+pub(super) const MAX_ELEMENT_BYTES: u64 = 64 << 20;
+/// A cluster may begin this much before the one that was written before it, in ms: the network held
+/// its packets back.
+const MAX_STEP_BACK: u64 = 60_000;
+/// The last cluster begins at most this long after the one before, in ms.
+const MAX_LAST_STEP: u64 = 3_600_000;
+/// Latest start of a cluster, in ms: a week.
+const MAX_START: u64 = 7 * 24 * 3_600_000;
 
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +35,17 @@ pub struct Header {
     pub video: Option<Size>,
 }
 
-/// Reads packets. They are sorted within a cluster only.
+/// Reads packets. They are sorted within a cluster only. Damaged parts are skipped.
 pub struct CaptureReader<R> {
-    input: R,
+    clusters: ClusterReader<R>,
     header: Header,
     /// Packets of the current cluster, the last one first.
     packets: Vec<Packet>,
+    /// The next cluster.
+    next: Option<Cluster>,
+    /// Start of the last cluster whose packets were returned, in ms.
+    last_start: Option<u64>,
+    is_damaged: bool,
 }
 
 impl<R: Read> CaptureReader<R> {
@@ -46,7 +55,10 @@ impl<R: Read> CaptureReader<R> {
     /// See [`ReadError`].
     pub fn new(mut input: R) -> Result<Self, ReadError> {
         let header = read_header(&mut input)?.ok_or(ReadError::NoHeader)?;
-        Ok(Self { input, header, packets: Vec::new() })
+        let mut clusters = ClusterReader::new(input);
+        let next = clusters.next()?;
+        let packets = Vec::new();
+        Ok(Self { clusters, header, packets, next, last_start: None, is_damaged: false })
     }
 
     /// The header.
@@ -55,18 +67,40 @@ impl<R: Read> CaptureReader<R> {
         self.header
     }
 
+    /// Whether a part that was read so far is damaged, so that packets are missing. A file that ends
+    /// within a cluster is not: its process was killed.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged || self.clusters.is_damaged
+    }
+
     /// The next packet; `None` after the last complete cluster.
     ///
     /// # Errors
     /// The disk fails.
     pub fn next_packet(&mut self) -> io::Result<Option<Packet>> {
         while self.packets.is_empty() {
-            let Some((id, content)) = read_whole(&mut self.input)? else { return Ok(None) };
-            if id == id::CLUSTER {
-                self.packets = read_cluster(&Bytes::from(content));
+            let Some(cluster) = self.next.take() else { return Ok(None) };
+            self.next = self.clusters.next()?;
+            if self.is_time_plausible(cluster.start) {
+                self.last_start = Some(cluster.start);
+                self.packets = cluster.packets;
+            } else {
+                self.is_damaged = true;
             }
         }
         Ok(self.packets.pop())
+    }
+
+    /// Whether the time of a cluster fits to those before and after it.
+    fn is_time_plausible(&self, start: u64) -> bool {
+        let follows =
+            self.last_start.is_none_or(|last| last <= start.saturating_add(MAX_STEP_BACK));
+        let latest = match &self.next {
+            Some(next) => next.start.saturating_add(MAX_STEP_BACK),
+            None => self.last_start.map_or(MAX_START, |last| last.saturating_add(MAX_LAST_STEP)),
+        };
+        follows && start <= latest.min(MAX_START)
     }
 }
 
@@ -104,35 +138,4 @@ fn read_whole(input: &mut impl Read) -> io::Result<Option<(u32, Vec<u8>)>> {
     };
     let mut content = vec![0; usize::try_from(size).unwrap_or(0)];
     Ok(read_all(input, &mut content)?.then_some((element.id, content)))
-}
-
-/// The packets of a cluster, the last one first.
-fn read_cluster(content: &Bytes) -> Vec<Packet> {
-    let mut start = 0;
-    let mut packets = Vec::new();
-    for (id, inner) in children(content) {
-        if id == id::TIMESTAMP {
-            start = uint(inner).unwrap_or(0);
-        } else if id == id::SIMPLE_BLOCK
-            && let Some(block) = read_block(inner)
-            && let Some(track) = track_of(&block)
-        {
-            let at = start.saturating_add_signed(block.time.into());
-            let data = content.slice_ref(block.data);
-            packets.push(Packet { at: Duration::from_millis(at), track, data });
-        }
-    }
-    packets.reverse();
-    packets
-}
-
-fn track_of(block: &Block<'_>) -> Option<Track> {
-    match block.track {
-        AGENT => Some(Track::Agent),
-        USER => Some(Track::User),
-        VIDEO if block.flags & flag::KEY_FRAME != 0 => Some(Track::Video(Frame::Key)),
-        VIDEO if block.flags & flag::DISCARDABLE != 0 => Some(Track::Video(Frame::Picture)),
-        VIDEO => Some(Track::Video(Frame::Altref)),
-        _ => None,
-    }
 }

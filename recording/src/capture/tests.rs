@@ -41,8 +41,9 @@ fn write(packets: &[Packet]) -> Vec<u8> {
 fn read(file: &[u8]) -> Result<Vec<Packet>, ReadError> {
     let mut reader = CaptureReader::new(file)?;
     assert_eq!(reader.header().video, Some(SIZE));
-    let next = || reader.next_packet().unwrap();
-    Ok(std::iter::from_fn(next).collect())
+    let packets = std::iter::from_fn(|| reader.next_packet().unwrap()).collect();
+    assert!(!reader.is_damaged(), "a cut is no damage");
+    Ok(packets)
 }
 
 fn of_track(packets: &[Packet], track: fn(&Track) -> bool) -> Vec<Packet> {
@@ -95,8 +96,66 @@ fn packets_that_a_stalled_network_held_back_keep_their_times() {
     assert!(found.contains(&packet(100_000, Track::Agent, 7)));
 }
 
+/// Positions of the clusters of a file.
+fn clusters(file: &[u8]) -> Vec<usize> {
+    let id = crate::webm::id::CLUSTER.to_be_bytes();
+    file.windows(4).enumerate().filter(|(_, bytes)| *bytes == id).map(|(at, _)| at).collect()
+}
+
 #[test]
-fn damaged_bytes_end_the_file_or_change_packets_and_nothing_else() {
+fn a_damaged_cluster_is_missing_and_reported() {
+    let packets = call(4);
+    let file = write(&packets);
+    let whole = read(&file).unwrap();
+    let starts = clusters(&file);
+    assert!(starts.len() >= 7, "{starts:?}");
+    let cluster = starts[3];
+    // Its id, its size with too many bytes, its size with too few, its time, and a block.
+    let is_time = file[cluster + 4..].windows(2).position(|b| b == [0xe7, 0x82]).unwrap();
+    let time = cluster + 4 + is_time;
+    for (at, bytes) in [
+        (cluster, &[0x00][..]),
+        (cluster + 4, &[0x5f, 0xff]),
+        (cluster + 4, &[0x40, 0x08]),
+        (cluster + 4, &[0xff]),
+        (time + 2, &[0xff, 0xff]),
+        (time + 4, &[0xa4]),
+    ] {
+        let mut damaged = file.clone();
+        damaged[at..at + bytes.len()].copy_from_slice(bytes);
+        let mut reader = CaptureReader::new(&damaged[..]).unwrap();
+        let found: Vec<_> = std::iter::from_fn(|| reader.next_packet().unwrap()).collect();
+        assert!(reader.is_damaged(), "{at}: {bytes:?}");
+        // At most two clusters of half a second are missing, and all others are there.
+        assert!(found.len() + 150 > whole.len(), "{at}: {} of {}", found.len(), whole.len());
+        assert_eq!(found.last(), whole.last(), "{at}: {bytes:?}");
+    }
+}
+
+#[test]
+fn a_time_that_cannot_be_is_not_believed() {
+    let packets = call(2);
+    let file = write(&packets);
+    let week = 8 * 24 * 3_600_000;
+    // In the middle, and at the end.
+    for (start, is_last) in [(7_200_000, false), (7_200_000, true), (week, true), (u64::MAX, true)]
+    {
+        let mut cluster = Vec::new();
+        crate::ebml::push_uint(&mut cluster, crate::webm::id::TIMESTAMP, start);
+        crate::webm::push_block(&mut cluster, 1, 0, 0x80, &[1, 2, 3]);
+        let mut element = Vec::new();
+        crate::ebml::push_bytes(&mut element, crate::webm::id::CLUSTER, &cluster);
+        let at = if is_last { file.len() } else { clusters(&file)[2] };
+        let damaged = [&file[..at], &element, &file[at..]].concat();
+        let mut reader = CaptureReader::new(&damaged[..]).unwrap();
+        let found: Vec<_> = std::iter::from_fn(|| reader.next_packet().unwrap()).collect();
+        assert!(reader.is_damaged(), "{start}");
+        assert_eq!(found, read(&file).unwrap(), "{start}");
+    }
+}
+
+#[test]
+fn damaged_bytes_change_packets_and_nothing_else() {
     let file = write(&call(2));
     let mut random = 24_u32;
     for _ in 0..3_000 {

@@ -77,6 +77,7 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
     };
     let deliveries = state.store.delivery_counts().await?;
     let recordings = state.store.recording_counts().await?;
+    let waiting = state.store.waiting_recordings().await?;
     let written = &state.recordings.deliveries;
     let conversations = state.store.conversation_counts().await?;
     let host = state.engine();
@@ -134,10 +135,15 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
         MetricFamily::gauge("visavis_recordings", "Recordings in the store, by state.").with_each(
             "state",
             states(
-                &["captured", "finished", "stored", "failed", "deleting", "deleted"],
+                &["captured", "converting", "finished", "stored", "failed", "deleting", "deleted"],
                 recordings,
             ),
         ),
+        MetricFamily::gauge(
+            "visavis_recordings_waiting",
+            "Recordings that wait after a failure: for space, for the storage, or for another attempt.",
+        )
+        .with_value(u64::try_from(waiting).unwrap_or(0)),
         MetricFamily::counter(
             "visavis_recording_uploads_failed",
             "Failed attempts to upload a recording into the storage.",

@@ -384,7 +384,7 @@ async fn erase(
     if !erasure::erase_conversation(store, &state.server_id, data, &row.id).await? {
         return Err(ApiError::NotFound(Resource::Conversation));
     }
-    state.recordings.storage_work.notify_one();
+    state.recordings.begin_deletion();
     Ok(StatusCode::NO_CONTENT)
 }
 

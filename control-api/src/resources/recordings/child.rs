@@ -1,6 +1,7 @@
 //! The child processes that write the delivered files, with the lowest priority.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,14 +18,33 @@ const TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 const MAX_OUTPUT_BYTES: u64 = 64 << 10;
 /// Exit status of a child that cannot read its input: another attempt would fail, too.
 const EXIT_UNREADABLE: i32 = 2;
+/// Exit status of a child whose output does not fit onto the disk.
+const EXIT_NO_SPACE: i32 = 3;
 
-/// Why a child has not written its file.
+/// The reason of a child that fails for a reason of its own, which is in the log.
+const FAILED: &str = "the process that writes it failed";
+
+/// Why a file was not written, as the end of a sentence for users.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// Another attempt would fail, too.
     Permanent(String),
     /// Another attempt may succeed.
     Temporary(String),
+    /// Another attempt succeeds as soon as the state of the server changes: there is no space, for
+    /// example. It does not count as a failed one.
+    Waiting(String),
+}
+
+/// The failure of an operation on a file.
+pub(super) fn io_failure(error: &io::Error) -> Failure {
+    tracing::warn!(%error, "cannot process the files of a recording");
+    let reason = engine_api::describe_disk_error(error);
+    if engine_api::is_out_of_space(error) {
+        Failure::Waiting(reason)
+    } else {
+        Failure::Temporary(reason)
+    }
 }
 
 /// What a child reports of the file that it has written.
@@ -35,6 +55,9 @@ pub(super) struct Summary {
     /// CPU time of the child process, in µs.
     #[serde(default)]
     pub(super) cpu_us: u64,
+    /// Whether the file of the call is damaged, so that a part of the recording is missing.
+    #[serde(default)]
+    pub(super) is_damaged: bool,
 }
 
 /// Writes the WebM file `out` from the file of a call.
@@ -56,8 +79,10 @@ pub(super) async fn deliver(
         channels.into(),
     ];
     let output = run(command, &arguments).await?;
-    serde_json::from_slice(&output)
-        .map_err(|error| Failure::Temporary(format!("the child process reports nothing: {error}")))
+    serde_json::from_slice(&output).map_err(|error| {
+        tracing::warn!(%error, "a process that writes a recording reports nothing");
+        Failure::Temporary(FAILED.into())
+    })
 }
 
 /// Writes the MP4 file `out` from a delivered WebM file.
@@ -78,8 +103,9 @@ pub(super) async fn convert(
 }
 
 async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::Temporary(format!("the child process cannot be run: {error}"))
+    let failed = |error: io::Error| {
+        tracing::warn!(%error, "a process that writes a recording cannot be run");
+        Failure::Temporary("the process that writes it cannot be run".into())
     };
     let (program, first) = command
         .split_first()
@@ -96,7 +122,7 @@ async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Fa
         .spawn()
         .map_err(failed)?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(Failure::Temporary("the child process has no output".into()));
+        return Err(Failure::Temporary("the process that writes it cannot be run".into()));
     };
     let (mut output, mut errors) = (Vec::new(), Vec::new());
     let work = async {
@@ -109,16 +135,20 @@ async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Fa
     };
     let status = tokio::time::timeout(TIMEOUT, work)
         .await
-        .map_err(|_| Failure::Temporary("the child process takes too long".into()))?
+        .map_err(|_| Failure::Temporary("the process that writes it takes too long".into()))?
         .map_err(failed)?;
     if status.success() {
         return Ok(output);
     }
     let errors = String::from_utf8_lossy(&errors);
-    let reason = errors.lines().rev().find(|line| !line.trim().is_empty());
-    let reason = reason.map_or_else(|| status.to_string(), str::to_owned);
-    if status.code() == Some(EXIT_UNREADABLE) {
-        return Err(Failure::Permanent(reason));
+    let reason = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    match status.code() {
+        // Its sentences are for users.
+        Some(EXIT_UNREADABLE) if !reason.is_empty() => Err(Failure::Permanent(reason.into())),
+        Some(EXIT_NO_SPACE) => Err(Failure::Waiting("the disk is full".into())),
+        _ => {
+            tracing::warn!(%status, reason, "a process that writes a recording failed");
+            Err(Failure::Temporary(FAILED.into()))
+        }
     }
-    Err(Failure::Temporary(reason))
 }

@@ -1,76 +1,55 @@
 //! Writes the delivered files of recordings, one after the other, each in a child process.
+//! Workspaces take turns.
 //!
 //! ```text
-//! ID.recorded --> child: ID.webm.part --> ID.webm (or ID.mp4) --> FINISHED
+//! ID.recorded --> child: ID.webm.part --> ID.webm --> FINISHED, or CONVERTING for MP4
 //!                   ^   |  killed, or failed
 //!                   |   +------------------------> repeated, with increasing delays --> FAILED
+//!                   |   |  no space
+//!                   |   +------------------------> repeated without an end
 //!                   |   |  the capture cannot be read
 //!                   |   +------------------------> FAILED
 //!                   +-- after a restart
 //! ```
 
-use std::ffi::OsString;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::id::ConversationId;
 use tokio::sync::watch;
 
 use super::child::{self, Failure};
-use super::files::{self, MP4, RecordingFolder, WEBM};
-use super::{append_warning, give_up, retry_delay};
+use super::conversion::{NO_FFMPEG, not_mp4};
+use super::files::{self, WEBM};
+use super::pause;
+use super::worker::{Finished, Worker, remove_part};
 use crate::clock;
-use crate::state::event_queue::EventQueue;
-use crate::state::event_storage::EventStorage;
-use crate::state::recording_queue::RecordingQueue;
 use crate::state::supervise::BackgroundTask;
-use crate::store::agent::{Agent, Recording, RecordingFormat};
-use crate::store::recording::{self as table, Delivered, Row};
-use crate::store::{self, json_record};
+use crate::store;
+use crate::store::agent::{Recording, RecordingFormat};
+use crate::store::conversation::Row as Conversation;
+use crate::store::fairness::RECORDING_JOBS;
+use crate::store::recording::{self as table, CONVERTING, FINISHED, Row};
 
-/// Delay after a failure of the store.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// Maximum interval between two looks at recordings that are not due yet.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval between two looks at the folder without a notification.
-const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 /// Delivery begins this long after the end of the call. The last events of a call follow its end by
 /// up to 1.5 s.
 const SETTLING_TIME: Duration = Duration::from_secs(3);
-/// Failed attempts after which a recording is given up.
-const MAX_ATTEMPTS: i64 = 5;
+/// A file that the recorder has not completed this long after the end of the call, because its disk
+/// stalled or its rename failed, is taken as it is.
+const COMPLETION_TIME: Duration = Duration::from_secs(60);
+/// The warning of a recording whose capture is damaged.
+const DAMAGED: &str =
+    "A part of the recording is missing: the file that was written during the call is damaged.";
 
 /// The task that delivers recordings.
-pub(crate) struct DeliveryTask {
-    /// Stores warnings.
-    pub(crate) event_storage: EventStorage,
-    /// Events that precede the warnings.
-    pub(crate) events: EventQueue,
-    pub(crate) folder: RecordingFolder,
-    /// Program and arguments that write recordings.
-    pub(crate) command: Vec<OsString>,
-    pub(crate) ffmpeg: Option<PathBuf>,
-    /// Delay before the first repetition.
-    pub(crate) retry_delay: Duration,
-    pub(crate) queue: Arc<RecordingQueue>,
-}
+pub(crate) struct DeliveryTask(pub(crate) Worker);
 
 impl BackgroundTask for DeliveryTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
+        let queue = std::sync::Arc::clone(&self.0.queue);
         loop {
             let work = async {
-                let wait = match self.deliver_due().await {
-                    Ok(true) => self.retry_delay.min(POLL_INTERVAL),
-                    Ok(false) => IDLE_INTERVAL,
-                    Err(error) => {
-                        tracing::error!(%error, "cannot process the queue of recordings");
-                        STORE_RETRY_DELAY
-                    }
-                };
-                // A timeout is no failure.
-                let _ = tokio::time::timeout(wait, self.queue.captured.notified()).await;
+                let delivered = self.deliver_due().await;
+                pause("recordings", delivered, self.0.retry_delay, &queue.captured).await;
             };
             tokio::select! {
                 // A delivery that the stop interrupts begins anew after the next start; the child is
@@ -82,20 +61,12 @@ impl BackgroundTask for DeliveryTask {
     }
 }
 
-/// What is delivered.
-struct Finished {
-    format: &'static str,
-    file: PathBuf,
-    summary: child::Summary,
-    /// Why the format is not the one that the agent asks for.
-    warning: Option<String>,
-}
-
 impl DeliveryTask {
     /// Delivers what is due. Returns whether more recordings wait.
     async fn deliver_due(&self) -> store::Result<bool> {
-        let (store, server) = (&self.event_storage.store, &*self.event_storage.server_id);
-        self.folder.collect(store, server).await?;
+        let Self(worker) = self;
+        let (store, server) = (worker.store(), &*worker.event_storage.server_id);
+        worker.folder.collect(store, server).await?;
         loop {
             let now = clock::now();
             let ended_before = now - clock::to_micros(SETTLING_TIME);
@@ -107,129 +78,94 @@ impl DeliveryTask {
     }
 
     async fn deliver(&self, row: &Row) -> store::Result<()> {
-        let result = match row.conversation.parse() {
-            Ok(id) => match self.settings(&row.conversation).await? {
-                Some(settings) => self.write_file(id, &settings).await.map(|file| (id, file)),
-                // Erased meanwhile.
-                None => return Ok(()),
-            },
-            Err(_) => Err(Failure::Permanent("its id is not valid".into())),
-        };
-        match result {
-            Ok((id, finished)) => self.finish(row, id, finished).await,
-            Err(failure) => self.fail(row, failure).await,
+        let Self(worker) = self;
+        let store = worker.store();
+        if store.is_recording_refused(&row.conversation).await? {
+            let mut tx = store.begin_write().await?;
+            table::begin_deletion(&mut tx, &row.conversation, clock::now()).await?;
+            tx.commit().await?;
+            worker.queue.begin_deletion();
+            return Ok(());
         }
-    }
-
-    /// How the agent wants its recordings; `None` if the conversation does not exist any more.
-    async fn settings(&self, id: &str) -> store::Result<Option<Recording>> {
-        let row = self.event_storage.store.conversation_in_any_workspace(id).await?;
-        let Some(row) = row else { return Ok(None) };
-        let agent: Agent = json_record::parse_document(&row.agent_document)?;
-        Ok(Some(agent.settings.config.recording))
+        // Without a conversation, it was erased meanwhile.
+        let Some((conversation, settings)) = worker.settings(&row.conversation).await? else {
+            return Ok(());
+        };
+        worker.run(RECORDING_JOBS, row, self.write_file(&conversation, &settings)).await
     }
 
     async fn write_file(
         &self,
-        id: ConversationId,
+        conversation: &Conversation,
         settings: &Recording,
-    ) -> Result<Finished, Failure> {
-        let failed = |error: io::Error| Failure::Temporary(error.to_string());
-        let capture = self.folder.recorded(id);
-        if !capture.exists() {
-            return Err(Failure::Permanent("the file of the call is missing".into()));
-        }
-        let partial = self.folder.partial(id, WEBM);
+    ) -> Result<(ConversationId, Finished), Failure> {
+        let Self(worker) = self;
+        let failed = |error| child::io_failure(&error);
+        let id: ConversationId = conversation
+            .id
+            .parse()
+            .map_err(|_| Failure::Permanent("its id is not valid".into()))?;
+        let size = self.find_capture(id, conversation).await?;
+        worker.check_space(size)?;
+        let capture = worker.folder.recorded(id);
+        let part = worker.folder.partial(id, WEBM);
         // A child of an earlier process may still have it open.
-        files::remove(&partial).await.map_err(failed)?;
-        let mut summary =
-            child::deliver(&self.command, &capture, &partial, settings.channels).await?;
+        files::remove(&part).await.map_err(failed)?;
+        let written = child::deliver(&worker.command, &capture, &part, settings.channels).await;
+        let summary = match written {
+            Ok(summary) => summary,
+            Err(failure) => {
+                remove_part(&part).await;
+                return Err(failure);
+            }
+        };
         let duration_ms = u64::try_from(summary.duration_ms).unwrap_or(0);
-        self.queue.deliveries.add(duration_ms, summary.cpu_us);
-        let webm = self.folder.delivered(id, WEBM);
-        tokio::fs::rename(&partial, &webm).await.map_err(failed)?;
-        let mut warning = None;
-        if settings.format == RecordingFormat::Mp4 {
-            match self.convert(id, &webm).await {
-                Ok(file) => {
-                    let size = tokio::fs::metadata(&file).await.map_err(failed)?.len();
-                    summary.bytes = i64::try_from(size).unwrap_or(i64::MAX);
-                    return Ok(Finished { format: MP4, file, summary, warning });
-                }
-                Err(reason) => warning = Some(format!("The recording is WebM, not MP4: {reason}.")),
-            }
+        worker.queue.deliveries.add(duration_ms, summary.cpu_us);
+        let file = worker.folder.delivered(id, WEBM);
+        tokio::fs::rename(&part, &file).await.map_err(failed)?;
+        let mut warnings: Vec<String> = Vec::new();
+        if summary.is_damaged {
+            warnings.push(DAMAGED.into());
         }
-        Ok(Finished { format: WEBM, file: webm, summary, warning })
+        let status = match settings.format {
+            RecordingFormat::Mp4 if worker.ffmpeg.is_some() => CONVERTING,
+            RecordingFormat::Mp4 => {
+                warnings.push(not_mp4(NO_FFMPEG));
+                FINISHED
+            }
+            RecordingFormat::Webm => FINISHED,
+        };
+        let (duration_ms, bytes) = (summary.duration_ms, summary.bytes);
+        Ok((id, Finished { status, format: WEBM, file, duration_ms, bytes, warnings }))
     }
 
-    /// Converts a file to MP4. The error says why there is none.
-    async fn convert(&self, id: ConversationId, webm: &Path) -> Result<PathBuf, String> {
-        let ffmpeg = self.ffmpeg.as_ref().ok_or("ffmpeg is not installed on the server")?;
-        let (partial, file) = (self.folder.partial(id, MP4), self.folder.delivered(id, MP4));
-        let failed = |error: io::Error| error.to_string();
-        files::remove(&partial).await.map_err(failed)?;
-        if let Err(Failure::Permanent(reason) | Failure::Temporary(reason)) =
-            child::convert(&self.command, ffmpeg, webm, &partial).await
-        {
-            tracing::error!(conversation = %id, %reason, "ffmpeg cannot convert a recording");
-            // The reason names files of the server.
-            return Err("ffmpeg failed on the server".into());
-        }
-        tokio::fs::rename(&partial, &file).await.map_err(failed)?;
-        Ok(file)
-    }
-
-    async fn finish(&self, row: &Row, id: ConversationId, finished: Finished) -> store::Result<()> {
-        let delivered = Delivered {
-            format: finished.format,
-            bytes: finished.summary.bytes,
-            duration_ms: finished.summary.duration_ms,
+    /// Size of the file of a call.
+    async fn find_capture(
+        &self,
+        id: ConversationId,
+        conversation: &Conversation,
+    ) -> Result<u64, Failure> {
+        let folder = &self.0.folder;
+        let (capture, recorded) = (folder.capture(id), folder.recorded(id));
+        let size = async |file| match tokio::fs::metadata(file).await {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(child::io_failure(&error)),
         };
-        let store = &self.event_storage.store;
-        if finished.warning.is_some() {
-            self.events.flush(store).await;
+        if let Some(size) = size(&recorded).await? {
+            return Ok(size);
         }
-        let mut tx = store.begin_write().await?;
-        let now = clock::now();
-        let exists = table::mark_finished(&mut tx, &row.conversation, &delivered, now).await?;
-        let warning = match finished.warning.filter(|_| exists) {
-            Some(text) => {
-                append_warning(&self.event_storage, &mut tx, &row.conversation, text, now).await?
+        if size(&capture).await?.is_some() {
+            let ended_at = conversation.ended_at.unwrap_or(conversation.updated_at);
+            if clock::now() < ended_at.saturating_add(clock::to_micros(COMPLETION_TIME)) {
+                let reason = "the server still writes the file of the call";
+                return Err(Failure::Waiting(reason.into()));
             }
-            None => None,
-        };
-        tx.commit().await?;
-        if let Some(warning) = warning {
-            warning.publish(&self.event_storage);
+            let moved = tokio::fs::rename(&capture, &recorded).await;
+            moved.map_err(|error| child::io_failure(&error))?;
         }
-        // Without a row, or for a deleted one, the next collection removes all files.
-        let leftover = [self.folder.recorded(id), self.folder.delivered(id, WEBM)];
-        for file in leftover.iter().filter(|file| exists && **file != finished.file) {
-            if let Err(error) = files::remove(file).await {
-                tracing::error!(conversation = %id, %error, "cannot remove a recording's file");
-            }
-        }
-        self.queue.storage_work.notify_one();
-        Ok(())
-    }
-
-    async fn fail(&self, row: &Row, failure: Failure) -> store::Result<()> {
-        let store = &self.event_storage.store;
-        let (reason, is_final) = match failure {
-            Failure::Permanent(reason) => (reason, true),
-            Failure::Temporary(reason) => (reason, row.attempts + 1 >= MAX_ATTEMPTS),
-        };
-        let id = &row.conversation;
-        tracing::error!(conversation = %id, %reason, is_final, "cannot deliver a recording");
-        if is_final {
-            self.events.flush(store).await;
-            let warning = format!("The recording cannot be delivered: {reason}.");
-            return give_up(&self.event_storage, id, &reason, warning).await;
-        }
-        let mut tx = store.begin_write().await?;
-        let now = clock::now();
-        let next = now + clock::to_micros(retry_delay(self.retry_delay, row.attempts));
-        table::retry_at(&mut tx, row, &reason, next, now).await?;
-        tx.commit().await
+        // Again, because the recorder may have renamed it meanwhile.
+        let missing = || Failure::Permanent("the file of the call is missing".into());
+        size(&recorded).await?.ok_or_else(missing)
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! engine: ID.recorded --> delivery (child process) --> storing (upload) --> storage
-//!                                                                             |
-//!                             media (local folder), or a link to the storage <+
+//!                            |                            ^                    |
+//!                            +--> conversion (for MP4) ---+                    |
+//!                             media (local folder), or a link to the storage <-+
 //! ```
 
 mod child;
+pub(crate) mod conversion;
 pub(crate) mod delivery;
 pub(crate) mod files;
 pub(crate) mod media;
 pub(crate) mod storing;
+pub(crate) mod worker;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +26,7 @@ use conversation::event::Event;
 use conversation::id::ConversationId;
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use self::files::MP4;
 use crate::clock::{self, Micros};
@@ -40,6 +44,31 @@ use crate::store::recording::{self as table, DELETING};
 
 /// Maximum delay between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
+/// Delay after a failure of the store.
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
+/// Maximum interval between two looks at recordings that are not due yet.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval between two looks without a notification: another server may have erased something.
+const IDLE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Waits until a task may have something to do again. `is_more`: whether something is waiting.
+async fn pause(
+    what: &str,
+    is_more: store::Result<bool>,
+    retry_delay: Duration,
+    notification: &Notify,
+) {
+    let wait = match is_more {
+        Ok(true) => retry_delay.min(POLL_INTERVAL),
+        Ok(false) => IDLE_INTERVAL,
+        Err(error) => {
+            tracing::error!(what, %error, "cannot process the queue of recordings");
+            STORE_RETRY_DELAY
+        }
+    };
+    // A timeout is no failure.
+    let _ = tokio::time::timeout(wait, notification.notified()).await;
+}
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -73,7 +102,7 @@ pub(crate) struct Capabilities {
     recording: RecordingCapability,
 }
 
-/// Whether calls can be recorded.
+/// Whether calls can be recorded, and their recordings can be stored.
 #[derive(Serialize, JsonSchema)]
 struct RecordingCapability {
     available: bool,
@@ -86,15 +115,27 @@ struct RecordingCapability {
 async fn capabilities(
     State(state): State<Arc<AppState>>,
     _: ApiCaller,
-) -> axum::Json<Capabilities> {
-    let reason = state.engine().recording_error();
+) -> Result<axum::Json<Capabilities>, ApiError> {
+    let reason = match state.engine().recording_error() {
+        Some(reason) => Some(reason),
+        None => storage_warning(&state).await?,
+    };
     let mp4 = state.config.recordings.ffmpeg.is_some().then_some(RecordingFormat::Mp4);
     let recording = RecordingCapability {
         available: reason.is_none(),
         reason,
         formats: [RecordingFormat::Webm].into_iter().chain(mp4).collect(),
     };
-    axum::Json(Capabilities { recording })
+    Ok(axum::Json(Capabilities { recording }))
+}
+
+/// Why recordings of this server do not get into the storage now, in one sentence; `None` if they
+/// do.
+pub(crate) async fn storage_warning(state: &AppState) -> store::Result<Option<String>> {
+    let error = state.store.upload_error(&state.server_id).await?;
+    let sentence =
+        |error| format!("Recordings cannot be stored now and wait on the server: {error}.");
+    Ok(error.map(sentence))
 }
 
 /// Deletes every copy of a recording. Clients do not see it from now on; a copy that cannot be
@@ -111,7 +152,7 @@ async fn remove(
     if !begin_deletion(&state, &row).await? {
         return Err(ApiError::NotFound(Resource::Recording));
     }
-    state.recordings.storage_work.notify_one();
+    state.recordings.begin_deletion();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -11,7 +11,7 @@ use conversation::id::ConversationId;
 use tokio::sync::watch;
 
 use super::files::{self, RecordingFolder};
-use super::{file_name, give_up, retry_delay, storage_key};
+use super::{file_name, give_up, pause, retry_delay, storage_key};
 use crate::clock;
 use crate::events;
 use crate::state::event_queue::EventQueue;
@@ -22,13 +22,6 @@ use crate::storage::{self, FileKind, Storage};
 use crate::store;
 use crate::store::conversation::ENDED;
 use crate::store::recording::{self as table, Row};
-
-/// Delay after a failure of the store.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// Maximum interval between two looks at recordings that are not due yet.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval between two looks without a notification, for what another server has erased.
-const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The task that uploads and deletes recordings.
 pub(crate) struct StoringTask {
@@ -47,16 +40,8 @@ impl BackgroundTask for StoringTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         loop {
             let work = async {
-                let wait = match self.process_due().await {
-                    Ok(true) => self.retry_delay.min(POLL_INTERVAL),
-                    Ok(false) => IDLE_INTERVAL,
-                    Err(error) => {
-                        tracing::error!(%error, "cannot process the uploads of recordings");
-                        STORE_RETRY_DELAY
-                    }
-                };
-                // A timeout is no failure.
-                let _ = tokio::time::timeout(wait, self.queue.storage_work.notified()).await;
+                let processed = self.process_due().await;
+                pause("uploads", processed, self.retry_delay, &self.queue.storage_work).await;
             };
             tokio::select! {
                 // An upload that the stop interrupts begins anew after the next start.
@@ -104,13 +89,15 @@ impl StoringTask {
                     attempts = row.attempts + 1,
                     "cannot upload a recording; retrying"
                 );
-                return self.retry(row, &error.to_string()).await;
+                return self.retry(row, error.describe()).await;
             }
         }
         let store = &self.event_storage.store;
         self.events.flush(store).await;
         let mut tx = store.begin_write().await?;
         let now = clock::now();
+        // The storage works: those that wait for it are tried again without delay.
+        table::hasten_uploads(&mut tx, &self.event_storage.server_id).await?;
         // A recording that was deleted during its upload is in the queue of deletions.
         let ready = if table::mark_stored(&mut tx, &row.conversation, &key, now).await? {
             let event = Event::RecordingReady {
@@ -145,7 +132,7 @@ impl StoringTask {
                 attempts = row.attempts + 1,
                 "cannot delete a recording; retrying"
             );
-            return self.retry(row, &error.to_string()).await;
+            return self.retry(row, error.describe()).await;
         }
         let mut tx = self.event_storage.store.begin_write().await?;
         table::finish_deletion(&mut tx, &row.conversation, is_own, clock::now()).await?;
