@@ -304,7 +304,7 @@ impl Files<'_> {
                     Err(error) => {
                         tracing::warn!(conversation = %id, %error, "cannot record a call");
                         self.stats.failed.fetch_add(1, Relaxed);
-                        state.refuse(error.to_string());
+                        state.refuse(engine_api::describe_disk_error(&error));
                     }
                 }
             }
