@@ -363,11 +363,7 @@ impl Store {
             ),
         ]
         .concat();
-        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(server)
-            .bind(now)
-            .fetch_optional(self.reader_pool())
-            .await?)
+        self.first_due(sql, server, now).await
     }
 
     /// The next recording of `server` to upload.
@@ -376,11 +372,7 @@ impl Store {
             "SELECT {COLUMNS} FROM recording WHERE status = 'FINISHED' AND server = $1 \
              AND next_attempt_at <= $2 ORDER BY next_attempt_at, created_at LIMIT 1"
         );
-        Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .bind(server)
-            .bind(now)
-            .fetch_optional(self.reader_pool())
-            .await?)
+        self.first_due(sql, server, now).await
     }
 
     /// The next recording to delete: of `server`, or stored by one that is no longer alive.
@@ -396,6 +388,11 @@ impl Store {
             ),
         ]
         .concat();
+        self.first_due(sql, server, now).await
+    }
+
+    /// The first row of a query with the parameters `$1`, a server, and `$2`, the time.
+    async fn first_due(&self, sql: String, server: &str, now: Micros) -> Result<Option<Row>> {
         Ok(sqlx::query_as(sqlx::AssertSqlSafe(sql))
             .bind(server)
             .bind(now)
