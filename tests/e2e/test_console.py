@@ -6,7 +6,13 @@ import re
 
 import pytest
 
-from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, IS_FOCUS_VISIBLE
+from kit.console import (
+    FIND_LOW_CONTRAST,
+    FIND_OVERFLOW,
+    FIND_UNNAMED_ELEMENTS,
+    IS_FOCUS_VISIBLE,
+    resize,
+)
 from kit.polling import wait_until
 
 #: Long enough to be interrupted on a busy machine. It never plays to its end.
@@ -750,7 +756,7 @@ def test_each_console_page_is_accessible(server, console):
             if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{what} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
-            page.set_viewport_size({"width": width, "height": 800})
+            resize(page, width)
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{what} at {width}"] = found
                 console_page.save_screenshot(

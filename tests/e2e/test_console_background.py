@@ -11,7 +11,13 @@ import re
 import pytest
 
 from kit.bake import finish_drawing, wait_for
-from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, IS_FOCUS_VISIBLE
+from kit.console import (
+    FIND_LOW_CONTRAST,
+    FIND_OVERFLOW,
+    FIND_UNNAMED_ELEMENTS,
+    IS_FOCUS_VISIBLE,
+    resize,
+)
 from kit.preview_stub import solid_png
 
 #: The field of the server.
@@ -245,7 +251,7 @@ def test_the_section_of_the_background_is_accessible(open_agent):
             if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{kind} in {scheme}"] = found
         for width in (320, 390, 768, 1440):
-            page.set_viewport_size({"width": width, "height": 800})
+            resize(page, width)
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{kind} at {width}"] = found
             if width in (320, 1440):

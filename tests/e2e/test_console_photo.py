@@ -12,7 +12,13 @@ import struct
 import pytest
 
 from kit.bake import finish_drawing
-from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, IS_FOCUS_VISIBLE
+from kit.console import (
+    FIND_LOW_CONTRAST,
+    FIND_OVERFLOW,
+    FIND_UNNAMED_ELEMENTS,
+    IS_FOCUS_VISIBLE,
+    resize,
+)
 from kit.polling import wait_until
 from kit.preview_stub import solid_png
 
@@ -386,7 +392,7 @@ def test_the_page_of_a_photo_is_accessible(server, console, portrait):
             if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{state} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
-            page.set_viewport_size({"width": width, "height": 800})
+            resize(page, width)
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{state} at {width}"] = found
             if width in (320, 1440):
@@ -396,7 +402,7 @@ def test_the_page_of_a_photo_is_accessible(server, console, portrait):
     photo_page.choose(portrait).wait_for_previews()
     check("points")
     # Each point is reached with the Tab key, and announced by name and position.
-    page.set_viewport_size({"width": 390, "height": 844})
+    resize(page, 390, 844)
     assert page.evaluate("document.activeElement.className") == "photo-stage"
     page.click("button:has-text('Mouth')")
     page.locator(".photo-stage").focus()

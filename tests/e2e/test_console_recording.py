@@ -3,7 +3,13 @@ no call is made."""
 
 import pytest
 
-from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, IS_FOCUS_VISIBLE
+from kit.console import (
+    FIND_LOW_CONTRAST,
+    FIND_OVERFLOW,
+    FIND_UNNAMED_ELEMENTS,
+    IS_FOCUS_VISIBLE,
+    resize,
+)
 from kit.recorded_conversation import CUT, MESSAGES, RecordedConversation, webm
 
 #: The position in seconds, once the browser shows it.
@@ -267,7 +273,7 @@ def test_the_player_is_accessible_at_every_width(recorded, picture):
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert page.evaluate(FIND_LOW_CONTRAST) == [], scheme
     for width in (320, 390, 768, 861, 1440):
-        page.set_viewport_size({"width": width, "height": 800})
+        resize(page, width)
         assert page.evaluate(FIND_OVERFLOW) == [], width
         player, pane = (
             page.locator(selector).bounding_box() for selector in (".player", ".transcript-pane")
@@ -276,7 +282,7 @@ def test_the_player_is_accessible_at_every_width(recorded, picture):
         is_below = pane["y"] >= player["y"] + player["height"]
         assert (is_beside, is_below) == ((True, False) if width > 860 else (False, True)), width
     # On a phone, both are on the screen at once.
-    page.set_viewport_size({"width": 390, "height": 844})
+    resize(page, 390, 844)
     player, pane = (
         page.locator(selector).bounding_box() for selector in (".player", ".transcript-pane")
     )

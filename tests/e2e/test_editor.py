@@ -23,7 +23,7 @@ from kit.bake import (
     process_fields,
     wait_for,
 )
-from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS
+from kit.console import FIND_LOW_CONTRAST, FIND_OVERFLOW, FIND_UNNAMED_ELEMENTS, resize
 from kit.polling import wait_until
 from kit.preview_stub import PreviewStub
 
@@ -566,7 +566,7 @@ def test_the_editor_is_accessible(server, console):
             if found := page.evaluate(FIND_LOW_CONTRAST):
                 wrong[f"{path} in {scheme}"] = found
         for width in (320, 360, 768, 1440):
-            page.set_viewport_size({"width": width, "height": 800})
+            resize(page, width)
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{path} at {width}"] = found
             console_page.save_screenshot(f"editor-{width}")

@@ -4,7 +4,7 @@ import pytest
 
 from kit import CHROMIUM
 from kit import call as calls
-from kit.console import FIND_LOW_CONTRAST
+from kit.console import FIND_LOW_CONTRAST, resize
 from kit.polling import wait_until
 
 FIRST_ROOM = "What do visitors see in the first room?"
@@ -229,7 +229,7 @@ def test_nothing_overflows_at_any_size(server, call):
 
     def check(what):
         for width, height in SIZES:
-            page.page.set_viewport_size({"width": width, "height": height})
+            resize(page.page, width, height)
             if found := page.page.evaluate(FIND_MISPLACED):
                 wrong[f"{what} at {width} x {height}"] = found
                 page.save_screenshot(f"overflow-{what}-{width}x{height}".replace(" ", "-"))
@@ -408,10 +408,10 @@ def test_a_caller_is_told_of_the_recording_and_refuses_it(server, call):
         if found := page.page.evaluate(FIND_LOW_CONTRAST):
             wrong[what] = found
         for width, height in SIZES:
-            page.page.set_viewport_size({"width": width, "height": height})
+            resize(page.page, width, height)
             if found := page.page.evaluate(FIND_MISPLACED):
                 wrong[f"{what} at {width} x {height}"] = found
-        page.page.set_viewport_size({"width": 390, "height": 844})
+        resize(page.page, 390, 844)
         page.save_screenshot(f"recording-{what}-phone")
 
     check("before")

@@ -122,6 +122,16 @@ IS_FOCUS_VISIBLE = """() => {
 }"""
 
 
+def resize(page: Page, width: int, height: int = 800):
+    """Sets the size of the window and waits until the page is laid out for it.
+
+    Media queries follow a new size with the next frame: what is measured before belongs to the
+    old size.
+    """
+    page.set_viewport_size({"width": width, "height": height})
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 class Console:
     """One browser profile with the console in it. Every error that the browser logs fails the test,
     except for the error responses that the test provokes."""
