@@ -86,7 +86,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode, CommandError> {
     let &BakeOptions { size, out, .. } = options;
     if background {
-        child_process::lower_priority(child_process::BAKE_NICENESS)?;
+        child_process::run_when_idle()?;
     }
     let requested = (avatar == Some(FROM_STDIN)).then(read_request).transpose()?;
     if background {

@@ -189,7 +189,7 @@ pub(crate) fn become_ffmpeg(
 fn prepare_process() -> Result<(), CommandError> {
     // Only the owner may hear what was said.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    child_process::lower_priority(child_process::BAKE_NICENESS)?;
+    child_process::run_when_idle()?;
     for (resource, limit) in [(Resource::CPU, MAX_CPU_SECONDS), (Resource::AS, MAX_MEMORY)] {
         let (_, hard) = resource.get()?;
         resource.set(limit.min(hard), limit.min(hard))?;

@@ -30,7 +30,7 @@ struct PreviewRequest {
 }
 
 pub(crate) fn run() -> Result<ExitCode, CommandError> {
-    child_process::lower_priority(child_process::PREVIEW_NICENESS)?;
+    child_process::run_as_preview()?;
     let mut next = read_request()?;
     while let Some(request) = next {
         next = match CharacterRenderer::new(&request.character) {

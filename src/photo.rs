@@ -17,7 +17,7 @@ use crate::{CommandError, child_process};
 const LIMITS: documents::Limits = documents::Limits { cpu_seconds: 10, memory_bytes: 2 << 30 };
 
 pub(crate) fn run(models: &Path) -> Result<ExitCode, CommandError> {
-    child_process::lower_priority(child_process::PREVIEW_NICENESS)?;
+    child_process::run_as_preview()?;
     let folder = models::paths::mediapipe(models);
     let (networks, segmenter) = (Networks::load(&folder), Segmenter::load(&folder));
     photo_upload::draw_with_one_thread();
