@@ -23,8 +23,10 @@ const TICK_TIME_BOUNDS_US: &[u64] = &[
     100_000,
 ];
 /// Bucket bounds in µs of a tick's lateness.
-const TICK_LATENESS_BOUNDS_US: &[u64] =
-    &[100, 250, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 60_000, 200_000, 1_000_000];
+const TICK_LATENESS_BOUNDS_US: &[u64] = &[
+    100, 250, 500, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 10_000, 20_000, 60_000, 200_000,
+    1_000_000,
+];
 
 /// Histogram with fixed bounds. Written by one or a few threads, read by any.
 #[derive(Debug)]
