@@ -98,7 +98,11 @@ impl Picture {
     /// The pixels without alpha.
     #[must_use]
     pub fn rgb(&self) -> Vec<u8> {
-        self.rgba.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect()
+        let mut rgb = vec![0; self.rgba.len() / 4 * 3];
+        for (rgb, rgba) in rgb.chunks_exact_mut(3).zip(self.rgba.chunks_exact(4)) {
+            rgb.copy_from_slice(&rgba[..3]);
+        }
+        rgb
     }
 }
 

@@ -80,7 +80,8 @@ impl Chest {
                 let levels = rows.map(|row| f32::from(rgb[(row * width + x) * 3 + channel]));
                 let sum: f32 =
                     levels.iter().zip(weights).map(|(level, weight)| level * weight).sum();
-                out[(y * width + x) * 3 + channel] = sum.round().clamp(0.0, 255.0) as u8;
+                // Converting to an integer truncates, and saturates.
+                out[(y * width + x) * 3 + channel] = (sum + 0.5) as u8;
             }
         }
         out

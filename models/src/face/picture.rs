@@ -1,5 +1,10 @@
 //! Pictures in the format that VP8 requires.
 
+use character::Rect;
+
+/// Bytes that are compared at once. Most parts of two poses are equal.
+const COMPARED_BYTES: usize = 64;
+
 /// A picture in planar YUV 4:2:0, BT.601, limited range: `width × height` of Y, then a quarter of
 /// U, then a quarter of V, without gaps.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,34 +34,46 @@ impl I420 {
     /// If a side is odd or the slice has another length.
     #[must_use]
     pub fn from_rgb(rgb: &[u8], width: usize, height: usize) -> Self {
-        assert_eq!(rgb.len(), width * height * 3, "three bytes for each pixel");
         let mut picture = Self::black(width, height);
-        let at = |x: usize, y: usize| -> [f32; 3] {
-            let i = (y * width + x) * 3;
-            [rgb[i].into(), rgb[i + 1].into(), rgb[i + 2].into()]
-        };
-        for (luma, c) in picture.bytes.iter_mut().zip(rgb.chunks_exact(3)) {
-            let [r, g, b] = [c[0], c[1], c[2]].map(f32::from);
-            *luma = to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
-        }
-        let (w, h) = (width / 2, height / 2);
-        let (u, v) = (width * height, width * height + w * h);
-        for y in 0..h {
-            for x in 0..w {
-                let mut sum = [0.0; 3];
-                for (dx, dy) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                    for (sum, c) in sum.iter_mut().zip(at(2 * x + dx, 2 * y + dy)) {
-                        *sum += c * 0.25;
-                    }
+        picture.set_rect(rgb, Rect::whole(width, height));
+        picture
+    }
+
+    /// Converts a rectangle of RGB triples of a picture of this size, row by row, as
+    /// [`Self::from_rgb`] does. The rectangle grows to even edges, because two by two pixels share
+    /// their chroma.
+    ///
+    /// # Panics
+    /// If the slice has another length or the rectangle exceeds the picture.
+    pub fn set_rect(&mut self, rgb: &[u8], rect: Rect) {
+        let (width, height) = (self.width, self.height);
+        assert_eq!(rgb.len(), width * height * 3, "three bytes for each pixel");
+        let (w, (x0, x1)) = (width / 2, (rect.x0 / 2, rect.x1.div_ceil(2)));
+        let (u, v) = (width * height, width * height + w * height / 2);
+        for y in rect.y0 / 2..rect.y1.div_ceil(2) {
+            let row = |y: usize| (y * width + 2 * x0, y * width + 2 * x1);
+            let [upper, lower] = [row(2 * y), row(2 * y + 1)];
+            for (from, to) in [upper, lower] {
+                let pixels = rgb[from * 3..to * 3].chunks_exact(3);
+                for (luma, c) in self.bytes[from..to].iter_mut().zip(pixels) {
+                    let [r, g, b] = [c[0], c[1], c[2]].map(f32::from);
+                    *luma = to_byte(16.0 + 0.256_788 * r + 0.504_129 * g + 0.097_906 * b);
                 }
-                let [r, g, b] = sum;
-                picture.bytes[u + y * w + x] =
+            }
+            let [upper, lower] =
+                [upper, lower].map(|(from, to)| rgb[from * 3..to * 3].chunks_exact(6));
+            for (x, (a, b)) in (x0..x1).zip(upper.zip(lower)) {
+                // Sums of small integers and their quarters are exact.
+                let mean = |c: usize| {
+                    0.25 * [a[c], a[c + 3], b[c], b[c + 3]].map(f32::from).iter().sum::<f32>()
+                };
+                let [r, g, b] = [mean(0), mean(1), mean(2)];
+                self.bytes[u + y * w + x] =
                     to_byte(128.0 - 0.148_223 * r - 0.290_993 * g + 0.439_216 * b);
-                picture.bytes[v + y * w + x] =
+                self.bytes[v + y * w + x] =
                     to_byte(128.0 + 0.439_216 * r - 0.367_788 * g - 0.071_427 * b);
             }
         }
-        picture
     }
 
     /// Converts back to RGB triples, for display.
@@ -123,17 +140,20 @@ impl I420 {
         let columns = self.width.div_ceil(16);
         let mut changed = vec![false; columns * self.height.div_ceil(16)];
         let luma = self.width * self.height;
-        for (i, (a, b)) in self.bytes.iter().zip(&other.bytes).enumerate() {
-            if a.abs_diff(*b) <= tolerance {
-                continue;
+        let pieces = self.bytes.chunks(COMPARED_BYTES).zip(other.bytes.chunks(COMPARED_BYTES));
+        for (at, (a, b)) in pieces.enumerate().filter(|(_, (a, b))| a != b) {
+            for (i, (a, b)) in (at * COMPARED_BYTES..).zip(a.iter().zip(b)) {
+                if a.abs_diff(*b) <= tolerance {
+                    continue;
+                }
+                let (x, y) = if i < luma {
+                    (i % self.width, i / self.width)
+                } else {
+                    let j = (i - luma) % (luma / 4);
+                    (j % (self.width / 2) * 2, j / (self.width / 2) * 2)
+                };
+                changed[y / 16 * columns + x / 16] = true;
             }
-            let (x, y) = if i < luma {
-                (i % self.width, i / self.width)
-            } else {
-                let j = (i - luma) % (luma / 4);
-                (j % (self.width / 2) * 2, j / (self.width / 2) * 2)
-            };
-            changed[y / 16 * columns + x / 16] = true;
         }
         changed
     }
@@ -186,8 +206,8 @@ impl I420 {
             let plane = first..first + ((self.width * self.height) >> (2 * half));
             let count = plane.len() as f64;
             let pairs = self.bytes[plane.clone()].iter().zip(&other.bytes[plane]);
-            let sum: f64 = pairs.map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2)).sum();
-            10.0 * (255.0 * 255.0 * count / sum).log10()
+            let sum: u64 = pairs.map(|(a, b)| u64::from(u32::from(a.abs_diff(*b)).pow(2))).sum();
+            10.0 * (255.0 * 255.0 * count / sum as f64).log10()
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Draws the parts of all pictures of an avatar, each once and on demand: the stances at rest, the
 //! looks of each stance, and the mouths of the stances in which lips move.
 
+use std::sync::OnceLock;
+
 use character::{Picture, Pose};
 
 use super::avatar_renderer::{AvatarRenderer, Region, RegionDelta, StanceRenderer};
@@ -17,6 +19,8 @@ const STANCE_COST: usize = 6;
 /// A drawn stance, with its looks and mouths by number.
 struct DrawnStance<'a> {
     picture: Picture,
+    /// The picture as it is encoded, once a pose needs it.
+    i420: OnceLock<I420>,
     /// The picture as the renderer drew it, and the share of the person in each pixel, if the
     /// background was replaced.
     original: Option<(Picture, Vec<f32>)>,
@@ -24,6 +28,15 @@ struct DrawnStance<'a> {
     mouths: Vec<(u8, RegionDelta)>,
     /// Present where lips move, so that further mouths can be drawn.
     stance_renderer: Option<Box<dyn StanceRenderer + 'a>>,
+}
+
+impl DrawnStance<'_> {
+    /// The changes of this look and this mouth, in the order in which they are applied.
+    fn deltas(&self, id: PoseId) -> impl Iterator<Item = &RegionDelta> {
+        let look = self.looks.iter().filter(move |(look, _)| *look == id.look);
+        let mouth = self.mouths.iter().filter(move |(mouth, _)| *mouth == id.mouth);
+        look.chain(mouth).map(|(_, delta)| delta)
+    }
 }
 
 /// The drawn parts of an avatar.
@@ -116,6 +129,7 @@ impl<'a> Rasterizer<'a> {
         }
         self.stances[h] = Some(DrawnStance {
             picture,
+            i420: OnceLock::new(),
             original,
             looks: Vec::new(),
             mouths: Vec::new(),
@@ -143,6 +157,7 @@ impl<'a> Rasterizer<'a> {
                     looks,
                     mouths,
                     stance_renderer: Some(stance_renderer),
+                    ..
                 }) = &mut self.stances[h]
                 else {
                     continue;
@@ -193,20 +208,27 @@ impl<'a> Rasterizer<'a> {
 
     /// Picture of a pose.
     pub(super) fn picture(&self, id: PoseId, breath: f32) -> I420 {
-        let still = self.stance_picture(id.stance);
-        let size = (still.width, still.height);
-        I420::from_rgb(&self.chest.apply_breath(self.compose_rgb(id), size, breath), size.0, size.1)
+        let drawn = self.drawn_stance(id.stance);
+        let (width, height) = (drawn.picture.width, drawn.picture.height);
+        let rgb = self.compose_rgb(id);
+        if breath != 0.0 {
+            let rgb = self.chest.apply_breath(rgb, (width, height), breath);
+            return I420::from_rgb(&rgb, width, height);
+        }
+        let still = || I420::from_rgb(&drawn.picture.rgb(), width, height);
+        let mut picture = drawn.i420.get_or_init(still).clone();
+        for delta in drawn.deltas(id) {
+            picture.set_rect(&rgb, delta.rect);
+        }
+        picture
     }
 
     /// Picture of a pose without the breath, as RGB.
     fn compose_rgb(&self, id: PoseId) -> Vec<u8> {
-        let DrawnStance { picture: still, looks, mouths, .. } = self.drawn_stance(id.stance);
-        let mut rgb = still.rgb();
-        if let Some((_, look)) = looks.iter().find(|(l, _)| *l == id.look) {
-            look.apply_to(&mut rgb, still.width);
-        }
-        if let Some((_, mouth)) = mouths.iter().find(|(m, _)| *m == id.mouth) {
-            mouth.apply_to(&mut rgb, still.width);
+        let drawn = self.drawn_stance(id.stance);
+        let mut rgb = drawn.picture.rgb();
+        for delta in drawn.deltas(id) {
+            delta.apply_to(&mut rgb, drawn.picture.width);
         }
         rgb
     }
@@ -243,7 +265,9 @@ mod tests {
         rasterizer.draw(&PlanSubset::full(&plan), &mut |_| ()).unwrap();
         let rect = rasterizer.drawn_stance(0).mouths[0].1.rect;
         let still = rasterizer.rest_picture();
-        let open = rasterizer.compose_rgb(PoseId { mouth: 1, ..PoseId::default() });
+        let id = PoseId { mouth: 1, ..PoseId::default() };
+        let open = rasterizer.compose_rgb(id);
+        assert!(rasterizer.picture(id, 0.0) == I420::from_rgb(&open, size.0, size.1));
         let (mut inside, mut outside) = (0, 0);
         for (i, (a, b)) in open.iter().zip(still.rgb()).enumerate().filter(|(_, (a, b))| **a != *b)
         {
