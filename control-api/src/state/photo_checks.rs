@@ -86,7 +86,7 @@ impl PhotoChecks {
         let _requested = self
             .requested
             .try_acquire()
-            .map_err(|_| ApiError::NoCapacity("too many photos are checked at once".into()))?;
+            .map_err(|_| ApiError::NoCapacity("too many pictures are checked at once".into()))?;
         let _running = self.running.acquire().await.map_err(|error| failed(&error.to_string()))?;
         let output = match tokio::time::timeout(CHECK_TIMEOUT, self.run(task)).await {
             Ok(output) => output.map_err(|error| failed(&error.to_string()))?,
@@ -94,8 +94,9 @@ impl PhotoChecks {
         };
         let Some(output) = output else {
             return Err(ApiError::UnusablePhoto {
-                error: "the photo takes too much time or memory to read: save it with fewer pixels"
-                    .into(),
+                error:
+                    "the picture takes too much time or memory to read: save it with fewer pixels"
+                        .into(),
                 reason: "too complex".into(),
             });
         };

@@ -210,7 +210,7 @@ async fn each_bad_value_is_refused_with_its_path() {
         (
             json!({"type": "image", "image": photo("crash")}),
             ".image",
-            "the photo takes too much time or memory to read: save it with fewer pixels",
+            "the picture takes too much time or memory to read: save it with fewer pixels",
         ),
         (
             json!({"type": "image", "image": "sha256:12"}),

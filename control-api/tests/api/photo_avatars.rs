@@ -88,7 +88,7 @@ async fn a_photo_that_cannot_be_used_is_refused_at_once_and_not_stored() {
     let server = TestServer::start(&folder).await;
     let no_face = json!({"error": "no face was found", "reason": "no face"});
     let too_complex = json!({
-        "error": "the photo takes too much time or memory to read: save it with fewer pixels",
+        "error": "the picture takes too much time or memory to read: save it with fewer pixels",
         "reason": "too complex",
     });
     let no_networks = json!({
