@@ -55,6 +55,12 @@ impl Picture {
         (0.0..=self.width as f32).contains(&x) && (0.0..=self.height as f32).contains(&y)
     }
 
+    /// Distance of a point to the picture in pixels; 0 inside.
+    fn distance_outside(&self, [x, y]: Point) -> f32 {
+        let beyond = |at: f32, side: usize| (-at).max(at - side as f32).max(0.0);
+        beyond(x, self.width).hypot(beyond(y, self.height))
+    }
+
     /// The colour at a point by linear interpolation.
     #[inline]
     fn bilinear(&self, [x, y]: Point) -> [f32; 3] {
@@ -125,6 +131,8 @@ pub(crate) enum Border {
     Black,
     /// The nearest pixel of the edge.
     Nearest,
+    /// The colours at the nearest place of the edge, the more blurred the further outside.
+    Blurred,
 }
 
 /// A rectangle of a picture that may be turned.
@@ -164,7 +172,7 @@ pub(crate) struct Pyramid<'a> {
 }
 
 /// The smallest version has at most this side, in pixels.
-const SMALLEST_SIDE: usize = 128;
+const SMALLEST_SIDE: usize = 8;
 
 impl<'a> Pyramid<'a> {
     pub(crate) fn new(base: &'a Picture) -> Self {
@@ -180,6 +188,20 @@ impl<'a> Pyramid<'a> {
 
     pub(crate) fn base(&self) -> &'a Picture {
         self.base
+    }
+
+    /// The colour around a point outside, or rather around the nearest place of the edge: the mean
+    /// of about `extent` pixels in each direction.
+    fn blurred(&self, [x, y]: Point, extent: f32) -> [f32; 3] {
+        let place = [x.clamp(0.0, self.base.width as f32), y.clamp(0.0, self.base.height as f32)];
+        let level = extent.max(1.0).log2().min(self.smaller.len() as f32);
+        let colour = |level: usize| {
+            let picture = level.checked_sub(1).map_or(self.base, |at| &self.smaller[at]);
+            picture.bilinear(place.map(|at| at / (1_u64 << level) as f32))
+        };
+        let finer = colour(level as usize);
+        let coarser = colour((level as usize + 1).min(self.smaller.len()));
+        std::array::from_fn(|i| finer[i] + (coarser[i] - finer[i]) * level.fract())
     }
 
     /// Samples `frame` as a picture of `width × height`; calls `put` with each colour, 0 … 255, row
@@ -208,6 +230,12 @@ impl<'a> Pyramid<'a> {
                     };
                     let [x, y] = frame.to_picture([at(x, dx, width), at(y, dy, height)]);
                     if border == Border::Black && !self.base.contains([x, y]) {
+                        continue;
+                    }
+                    let outside = self.base.distance_outside([x, y]);
+                    if border == Border::Blurred && outside > step {
+                        let colour = self.blurred([x, y], outside);
+                        sum.iter_mut().zip(colour).for_each(|(sum, value)| *sum += value * part);
                         continue;
                     }
                     let at = [x * scale, y * scale];

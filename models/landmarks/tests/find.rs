@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use character::{Character, Eyes, Head, Mouth, Pose, Rect, render};
 use landmarks::{
     FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part, Picture, Point, Points, Refusal, Segmenter,
-    Warning, check, find, index, level, source_size,
+    Warning, check, exceeds_photo, find, index, level, resize, source_size,
 };
 
 /// Side of the drawn pictures in pixels.
@@ -199,10 +199,12 @@ fn a_crop_has_the_face_in_its_middle() {
         assert_eq!([crop.width(), crop.height()], size);
         let (top, chin) = (moved[index::FOREHEAD], moved[index::CHIN]);
         let height = distance(top, chin) / size[1] as f32;
-        assert!((height - FACE_HEIGHT).abs() < 1e-3, "{height}");
+        // The photo ends a little too close to the face, which is therefore larger.
+        assert!((FACE_HEIGHT..0.5).contains(&height), "{height}");
         let [x, y] = middle(top, chin);
         let [width, height] = size.map(|length| length as f32);
-        assert!((x - width / 2.0).abs() < 0.1 && (y - height / 2.0).abs() < 0.1, "{x}, {y}");
+        let shift = [x / width - 0.5, y / height - 0.5].map(f32::abs);
+        assert!(shift.iter().all(|shift| *shift < 0.15), "{x}, {y}");
         let (left, right) = (moved[index::LEFT_EYE[0]], moved[index::RIGHT_EYE[0]]);
         assert!((left[1] - right[1]).abs() < 0.1);
         // The pixels move with the points.
@@ -211,16 +213,66 @@ fn a_crop_has_the_face_in_its_middle() {
             let (before, after) = (at(picture, points[i]), at(&crop, moved[i]));
             assert!((before - after).abs() < 30, "point {i}: {before} and {after}");
         }
-        let source = source_size(points, size);
+        let source = source_size(picture, points, size);
         let shape = source[0] as f32 / source[1] as f32 - width / height;
         assert!(
             source[0] <= 1024 && source[0].is_multiple_of(2) && shape.abs() < 0.02,
             "{source:?}"
         );
     }
-    // A face of 2,400 pixels keeps 1,024 pixels of its surroundings.
-    let large = points.map(|point| point.map(|v| v * 10.0));
-    assert_eq!(source_size(&large, [512, 512]), [1024, 1024]);
+    // A face of 900 pixels keeps 1,024 pixels of its surroundings.
+    let large = points.map(|point| point.map(|v| v * 4.0));
+    let whole = resize(picture, [4 * SIDE, 4 * SIDE]);
+    assert_eq!(source_size(&whole, &large, [512, 512]), [1024, 1024]);
+}
+
+/// A cut of a picture with the points in it: the edges are left, top, right and bottom.
+fn cut_out(
+    picture: &Picture,
+    points: &Points,
+    [left, top, right, bottom]: [usize; 4],
+) -> (Picture, Points) {
+    let row = |y: usize| &picture.rgb()[(y * SIDE + left) * 3..(y * SIDE + right) * 3];
+    let rgb = (top..bottom).flat_map(row).copied().collect();
+    let moved = points.map(|[x, y]| [x - left as f32, y - top as f32]);
+    (Picture::new(right - left, bottom - top, rgb).unwrap(), moved)
+}
+
+#[test]
+fn a_crop_stays_in_a_photo_that_ends_close_to_the_face() {
+    let (picture, points) = at_rest();
+    let (top, chin) = (points[index::FOREHEAD], points[index::CHIN]);
+    let face = distance(top, chin);
+    // Space above the forehead, below the chin and on both sides of the middle, in heights of the
+    // face, and whether the crop exceeds the photo.
+    for (above, below, beside, exceeds) in [
+        (0.5, 0.4, 0.85, false),
+        (0.3, 0.9, 1.1, false),
+        (0.6, 0.25, 1.0, false),
+        (0.2, 0.2, 0.6, true),
+    ] {
+        let at = |v: f32| v.clamp(0.0, SIDE as f32) as usize;
+        let edges = [
+            at(top[0] - beside * face),
+            at(top[1] - above * face),
+            at(top[0] + beside * face),
+            at(chin[1] + below * face),
+        ];
+        let (photo, points) = cut_out(picture, points, edges);
+        let size = [512, 512];
+        assert_eq!(exceeds_photo(&photo, &points, size), exceeds, "{above} {below} {beside}");
+        let (_, moved) = level(&photo, &points, size);
+        let (top, chin) = (moved[index::FOREHEAD], moved[index::CHIN]);
+        let height = distance(top, chin) / 512.0;
+        assert!((FACE_HEIGHT..0.65).contains(&(height + 1e-3)), "{height}");
+        let [x, y] = middle(top, chin).map(|at| at / 512.0 - 0.5);
+        assert!(x.abs() < 0.15 && y.abs() < 0.15, "{x}, {y}");
+        // A wide crop of a narrow photo is filled at both sides.
+        assert!(exceeds_photo(&photo, &points, [1280, 720]));
+        // What is kept of the photo has the shape of the avatar.
+        let [width, height] = source_size(&photo, &points, size);
+        assert!(width.abs_diff(height) <= 2, "{width} x {height}");
+    }
 }
 
 fn refusal(picture: &Picture) -> Refusal {

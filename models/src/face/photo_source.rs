@@ -47,7 +47,7 @@ impl PhotoSource {
         segmenter: Option<&Segmenter>,
     ) -> Result<Self, SourceError> {
         let (crop, points) =
-            landmarks::level(picture, points, landmarks::source_size(points, size));
+            landmarks::level(picture, points, landmarks::source_size(picture, points, size));
         let png = STANDARD.encode(landmarks::encode_png(&crop)?);
         let sides = [crop.width() as f32, crop.height() as f32];
         let landmarks = points.iter().map(|[x, y]| [x / sides[0], y / sides[1]]).collect();
@@ -76,26 +76,23 @@ impl PhotoSource {
     pub fn photo(&self) -> Result<(Photo, Landmarks, Option<Vec<f32>>), SourceError> {
         let file = STANDARD.decode(&self.png).unwrap_or_default();
         let crop = landmarks::decode(&file, DecodeLimits::default())?;
-        let sides = [crop.width() as f32, crop.height() as f32];
-        let points: Points = self
-            .landmarks
-            .iter()
-            .map(|[x, y]| [x * sides[0], y * sides[1]])
-            .collect::<Vec<_>>()
-            .try_into()
-            .map_err(|points: Vec<_>| SourceError::Landmarks(points.len()))?;
-        let (picture, leveled) = landmarks::level(&crop, &points, self.size);
+        if self.landmarks.len() != POINTS {
+            return Err(SourceError::Landmarks(self.landmarks.len()));
+        }
+        // The crop has the shape of the pose set, except for a part of a pixel.
+        let picture = landmarks::resize(&crop, self.size);
+        let sides = self.size.map(|side| side as f32);
+        let points = self.landmarks.iter().map(|[x, y]| [x * sides[0], y * sides[1]]).collect();
         let mask = self.mask.as_ref().map(|png| {
             let file = STANDARD.decode(png).unwrap_or_default();
             let mask = landmarks::decode(&file, DecodeLimits::default())?;
-            let whole = landmarks::resize(&mask, [crop.width(), crop.height()]);
-            let rough = landmarks::level(&whole, &points, self.size).0;
+            let rough = landmarks::resize(&mask, self.size);
             Ok::<_, SourceError>(matte::refine(&rough, &picture))
         });
         let mask = mask.transpose()?;
         let photo =
             Photo { width: picture.width(), height: picture.height(), rgb: picture.rgb().to_vec() };
-        Ok((photo, Landmarks::Mesh(leveled.to_vec()), mask))
+        Ok((photo, Landmarks::Mesh(points), mask))
     }
 }
 

@@ -181,14 +181,22 @@ fn check(
     let source =
         PhotoSource::new(&picture, &points, request.size, segmenter).map_err(|e| unusable(&e))?;
     let pictures = draw_previews(&source, &request.show)?;
+    let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    if landmarks::exceeds_photo(&picture, &points, request.size) {
+        warnings.push(TOO_CLOSE.into());
+    }
     Ok(AcceptedPhoto {
         landmarks: fractions(&points, width, height),
         bounds: bounds(&fractions(&points, width, height)),
-        warnings: warnings.iter().map(ToString::to_string).collect(),
+        warnings,
         pictures,
         source: request.keep_source.then_some(source),
     })
 }
+
+/// The warning about a photo that does not fill the avatar's picture.
+const TOO_CLOSE: &str = "the photo ends close to the face, so the rest of the picture is filled with \
+    the colours of its edge: a photo with more space around the head looks better";
 
 fn fractions(points: &Points, width: usize, height: usize) -> Vec<[f32; 2]> {
     points.iter().map(|[x, y]| [x / width as f32, y / height as f32]).collect()
