@@ -99,8 +99,8 @@ impl Cavity<'_> {
         let edge = self.teeth_edge(x, notch);
         let row =
             smoothstep(-soft * 0.7, soft * 0.7, edge - y) * (1.0 - smoothstep(0.74, 0.97, x.abs()));
-        let toward_side = 1.0 - 0.45 * smoothstep(0.2, 0.95, x.abs());
-        let under_lip = 0.76 + 0.24 * smoothstep(0.0, 0.14 * h, y - top);
+        let toward_side = 1.0 - 0.38 * smoothstep(0.25, 0.95, x.abs());
+        let under_lip = 0.86 + 0.14 * smoothstep(0.0, 0.10 * h, y - top);
         let round = 1.0 - 0.25 * self.pose.mouth.round;
         c.lerp(self.light.teeth * shadow(shade * toward_side * under_lip * round) * light, row)
     }
@@ -123,5 +123,5 @@ fn shadow(brightness: f32) -> Vec3 {
 /// beside the middle.
 fn tooth(x: f32) -> (f32, f32) {
     let nearest = TOOTH_GAPS.iter().map(|gap| (x.abs() - gap).abs()).fold(f32::MAX, f32::min);
-    (1.0 - 0.09 * gaussian(nearest / 0.022), gaussian(nearest / 0.05))
+    (1.0 - 0.06 * gaussian(nearest / 0.022), gaussian(nearest / 0.05))
 }

@@ -26,6 +26,9 @@ const QUANTILE: f32 = 0.85;
 /// Brightness of white relative to the cheeks at least, and in levels.
 const MIN_RATIO: f32 = 1.12;
 const WHITE_LEVELS: (f32, f32) = (60.0, 230.0);
+/// Brightness of the photo's own teeth relative to the cheeks at least: those between parted lips
+/// lie in the shadow of the upper lip.
+const MIN_TEETH_RATIO: f32 = 1.08;
 /// Enamel is yellower than the white of an eye.
 const ENAMEL: Vec3 = vec3(1.02, 0.97, 0.87);
 
@@ -36,20 +39,23 @@ impl Light {
         let skin = (cheeks[0] + cheeks[1]) * 0.5;
         let [left, right] = cheeks.map(luma);
         let slope = ((right - left) / (right + left).max(1.0)).clamp(-MAX_SLOPE, MAX_SLOPE);
-        let mut whites = white_samples(face, image);
-        whites
-            .retain(|c| saturation(*c) < MAX_SATURATION && luma(*c) > MIN_BRIGHTNESS * luma(skin));
-        whites.sort_by(|a, b| luma(*a).total_cmp(&luma(*b)));
-        let white = if whites.len() > ENOUGH_SAMPLES {
-            whites[(whites.len() as f32 * QUANTILE) as usize]
-        } else {
-            skin.lerp(Vec3::splat(luma(skin)), 0.7)
+        let brightest = |samples: Vec<Vec3>| brightest_white(samples, skin);
+        let teeth = match brightest(teeth_samples(face, image)) {
+            // The photo shows them.
+            Some(teeth) => {
+                let least = luma(skin) * MIN_TEETH_RATIO;
+                teeth * (luma(teeth).max(least) / luma(teeth).max(1.0))
+            }
+            None => {
+                let white = brightest(eye_samples(face, image))
+                    .unwrap_or_else(|| skin.lerp(Vec3::splat(luma(skin)), 0.7));
+                let brightness =
+                    luma(white).max(luma(skin) * MIN_RATIO).clamp(WHITE_LEVELS.0, WHITE_LEVELS.1);
+                let white = white * (brightness / luma(white).max(1.0));
+                white.lerp(Vec3::splat(brightness), 0.3) * ENAMEL
+            }
         };
-        let brightness =
-            luma(white).max(luma(skin) * MIN_RATIO).clamp(WHITE_LEVELS.0, WHITE_LEVELS.1);
-        let white =
-            (white * (brightness / luma(white).max(1.0))).lerp(Vec3::splat(brightness), 0.3);
-        Self { skin, teeth: (white * ENAMEL).min(Vec3::splat(250.0)), slope }
+        Self { skin, teeth: teeth.min(Vec3::splat(250.0)), slope }
     }
 
     /// Factor of the light at `x` half widths of the mouth beside its middle.
@@ -58,10 +64,16 @@ impl Light {
     }
 }
 
-/// Samples between the lids beside the irises, and between parted lips.
-fn white_samples(face: &Face, image: &Image) -> Vec<Vec3> {
+/// The color of the brighter ones among the samples that are white; `None` if there are too few.
+fn brightest_white(mut samples: Vec<Vec3>, skin: Vec3) -> Option<Vec3> {
+    samples.retain(|c| saturation(*c) < MAX_SATURATION && luma(*c) > MIN_BRIGHTNESS * luma(skin));
+    samples.sort_by(|a, b| luma(*a).total_cmp(&luma(*b)));
+    (samples.len() > ENOUGH_SAMPLES).then(|| samples[(samples.len() as f32 * QUANTILE) as usize])
+}
+
+/// Samples between the lids beside the irises.
+fn eye_samples(face: &Face, image: &Image) -> Vec<Vec3> {
     let mut samples = Vec::new();
-    let colour = |x: f32, y: f32| image.sample(face.frame.to_photo(vec2(x, y)));
     for eye in &face.eyes {
         for (i, j) in (-24..=24).flat_map(|i| (0..30).map(move |j| (i, j))) {
             let u = i as f32 / 30.0;
@@ -71,17 +83,24 @@ fn white_samples(face: &Face, image: &Image) -> Vec<Vec3> {
                 upper + (lower - upper) * (0.25 + 0.02 * j as f32),
             );
             if p.distance(eye.iris) > eye.iris_radius * 1.2 {
-                samples.push(colour(p.x, p.y));
+                samples.push(image.sample(face.frame.to_photo(p)));
             }
         }
     }
-    if face.mouth.is_parted() {
-        let mouth = &face.mouth;
-        for (i, j) in (-10..=10).flat_map(|i| (0..12).map(move |j| (i, j))) {
-            let u = i as f32 / 20.0;
-            let (upper, lower) = (mouth.upper_inner.at(u), mouth.lower_inner.at(u));
-            samples.push(colour(mouth.x(u), upper + (lower - upper) * (0.2 + 0.05 * j as f32)));
-        }
-    }
     samples
+}
+
+/// Samples between parted lips; none if they are closed.
+fn teeth_samples(face: &Face, image: &Image) -> Vec<Vec3> {
+    let mouth = &face.mouth;
+    if !mouth.is_parted() {
+        return Vec::new();
+    }
+    let places = (-10..=10).flat_map(|i| (0..12).map(move |j| (i as f32 / 20.0, j)));
+    let sample = |(u, j): (f32, i32)| {
+        let (upper, lower) = (mouth.upper_inner.at(u), mouth.lower_inner.at(u));
+        let p = vec2(mouth.x(u), upper + (lower - upper) * (0.2 + 0.05 * j as f32));
+        image.sample(face.frame.to_photo(p))
+    };
+    places.map(sample).collect()
 }
