@@ -221,7 +221,10 @@ fn bake_one(
     options: &BakeOptions<'_>,
 ) -> Result<(), CommandError> {
     let start = Instant::now();
-    let plan = PosePlan::for_size(size);
+    let plan = match avatar.person {
+        Person::Character(_) => PosePlan::for_size(size),
+        Person::Photo(_) => PosePlan::for_photo(size),
+    };
     let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
     let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
     let report = |sentence: String| {
@@ -242,8 +245,13 @@ fn bake_one(
     }
     let parts = PatchCache::new(cache.as_deref())?;
     let mut bar = ProgressBar::new(avatar.names().1, options.json);
-    let shares =
+    let mut shares =
         if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
+    if matches!(avatar.person, Person::Photo(_)) {
+        // The poses of a photo are drawn in two seconds, so the second subset would only delay the
+        // set.
+        shares.truncate(1);
+    }
     let mut written = Ok(());
     let baked = bake::bake_progressively(avatar.source(), size, &plan, &shares, &parts, |update| {
         match (update, options.partial_out) {
