@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::harness::{TempFolder, TestServer, wait_for};
 use crate::interface_rows::field_error;
@@ -80,6 +81,98 @@ async fn without_keep_source_nothing_remains_of_the_photo() {
     let server = TestServer::start(&folder).await;
     let done = complete(&server, avatar_body("", json!({"keep_source": false}))).await;
     assert_eq!((&done["has_source"], &done["consent_at"]), (&json!(false), &Value::Null));
+}
+
+/// Parts of what the store holds of an avatar: of its crop (encrypted), its poses and its preview.
+/// A part may lie across the border of two pages, so there are several of each.
+async fn stored_parts(folder: &TempFolder, id: &str) -> Vec<String> {
+    let mut connection = folder.connect().await;
+    let columns: [Option<String>; 3] = {
+        let row: (Option<String>, Option<String>, Option<String>) =
+            sqlx::query_as("SELECT source, poses, output FROM custom_avatar WHERE id = $1")
+                .bind(id)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap();
+        row.into()
+    };
+    connection.close().await.unwrap();
+    let columns = columns.iter().flatten();
+    columns.flat_map(|text| (1..6).map(|i| text[i * text.len() / 6..][..48].to_owned())).collect()
+}
+
+/// How many of these parts the database file and its log contain.
+fn count_in_database(folder: &TempFolder, parts: &[String]) -> usize {
+    let files = ["visavis.db", "visavis.db-wal"].map(|name| {
+        let bytes = std::fs::read(folder.0.join("data").join(name)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    parts.iter().filter(|part| files.iter().any(|file| file.contains(part.as_str()))).count()
+}
+
+async fn wait_until_erased(folder: &TempFolder, parts: &[String]) {
+    let erased = async || (count_in_database(folder, parts) == 0).then_some(());
+    wait_for("the erasure", erased).await;
+}
+
+#[tokio::test]
+async fn a_deleted_avatar_leaves_nothing_in_the_files_of_the_database() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_some() {
+        return;
+    }
+    let server = TestServer::start(&folder).await;
+    let word = "somebody ".repeat(20_000);
+    let done = complete(&server, avatar_body(&word, json!({}))).await;
+    let id = done["id"].as_str().unwrap();
+    let background = json!({"type": "colour", "colour": "#336600"});
+    let avatars = json!([{"avatar_key_id": id, "background": background}]);
+    let agent = server.create_agent(json!({"avatars": avatars})).await;
+    let agent = format!("/v1/ext/agent/{agent}");
+    let set = wait_for("the background", async || {
+        let record = server.get(&agent).await.expect_status(200);
+        let mut connection = folder.connect().await;
+        let set: String = sqlx::query_scalar("SELECT id FROM custom_avatar WHERE base_avatar = $1")
+            .bind(id)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        connection.close().await.unwrap();
+        (record["warnings"] == json!([])).then_some(set)
+    });
+    let set = stored_parts(&folder, &set.await).await;
+    let parts = stored_parts(&folder, id).await;
+    assert_eq!((set.len(), parts.len()), (10, 15));
+    assert!(count_in_database(&folder, &set) > 5 && count_in_database(&folder, &parts) > 10);
+    // A reader needs the log when the avatar is deleted.
+    let mut reader = folder.connect().await;
+    sqlx::raw_sql("BEGIN; SELECT id FROM custom_avatar").execute(&mut reader).await.unwrap();
+    server.delete(&format!("{PATH}/{id}")).await.expect_status(200);
+    reader.close().await.unwrap();
+    wait_until_erased(&folder, &[parts, set].concat()).await;
+}
+
+#[tokio::test]
+async fn without_keep_source_the_crop_leaves_the_files_of_the_database() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_some() {
+        return;
+    }
+    let server = TestServer::start(&folder).await;
+    let word = format!("drawn later{}", " somebody".repeat(20_000));
+    let body = avatar_body(&word, json!({"keep_source": false}));
+    let created = server.post(PATH, body).await.expect_status(200);
+    let id = created["id"].as_str().unwrap();
+    let crop = stored_parts(&folder, id).await;
+    assert_eq!(crop.len(), 5);
+    assert!(count_in_database(&folder, &crop) > 3);
+    std::fs::write(folder.0.join("go"), b"").unwrap();
+    wait_until_erased(&folder, &crop).await;
+    let done = wait_for("the drawing", async || {
+        let record = server.get(&format!("{PATH}/{id}")).await.expect_status(200);
+        (record["status"] == "COMPLETED").then_some(record)
+    });
+    assert_eq!(done.await["has_source"], false);
 }
 
 #[tokio::test]

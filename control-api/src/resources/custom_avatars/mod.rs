@@ -11,6 +11,7 @@
 //! ```
 
 pub(crate) mod bake;
+pub(crate) mod erase;
 mod photo;
 pub(crate) mod picture;
 mod subject;
