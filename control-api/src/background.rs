@@ -14,6 +14,7 @@ use crate::events::Writer;
 use crate::http::key_usage_writer::KeyUsageTask;
 use crate::resources::characters::PreviewTask;
 use crate::resources::custom_avatars::bake::BakeTask;
+use crate::resources::custom_avatars::erase::EraseTask;
 use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
 use crate::resources::recordings::conversion::ConversionTask;
@@ -58,12 +59,14 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
     let bakes = bake_task(state, inputs.bake_command);
     let worker = recording_worker(state, inputs.deliver_command);
     let ingestion = ingestion_task(state, inputs.extract_command);
+    let erasure = EraseTask { store: state.store.clone() };
     let others = [
         spawn_supervised(tasks, stopped, "webhooks", webhooks),
         spawn_supervised(tasks, stopped, "guardrail_callbacks", callbacks),
         spawn_supervised(tasks, stopped, "lease", lease_task(state)),
         spawn_supervised(tasks, stopped, "conversations", recovery_task(state)),
         spawn_supervised(tasks, stopped, "drawings", bakes),
+        spawn_supervised(tasks, stopped, "erasure", erasure),
         spawn_supervised(tasks, stopped, "previews", previews),
         spawn_supervised(tasks, stopped, "documents", ingestion),
         spawn_supervised(tasks, stopped, "recordings", DeliveryTask(worker.clone())),

@@ -35,6 +35,16 @@ pub(crate) struct NoCapacityBody<'a> {
     reason: &'a str,
 }
 
+/// The body of an error of a photo from which no avatar can be made.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "UnusablePhoto")]
+pub(crate) struct UnusablePhotoBody<'a> {
+    /// One sentence that says what the person can do.
+    error: &'a str,
+    /// Two or three words, for programs, such as `no face`.
+    reason: &'a str,
+}
+
 /// One invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct FieldError {
@@ -247,7 +257,7 @@ impl IntoResponse for ApiError {
             ),
             Self::BadRequest(text) => (StatusCode::BAD_REQUEST, error(text)),
             Self::UnusablePhoto { error, reason } => {
-                (StatusCode::BAD_REQUEST, with_reason(error, reason))
+                (StatusCode::BAD_REQUEST, json!(UnusablePhotoBody { error, reason }))
             }
             Self::NotFound(what) => (StatusCode::NOT_FOUND, what.not_found_body()),
             // Not JSON; see below.

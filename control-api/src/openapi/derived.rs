@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::json_schema::{id, nullable, schema_ref, text, time};
 use crate::config::StockAvatar;
-use crate::error::{ErrorBody, InvalidBody, NoCapacityBody};
+use crate::error::{ErrorBody, InvalidBody, NoCapacityBody, UnusablePhotoBody};
 use crate::events::record::{Conversation, ListedConversation};
 use crate::http::console_session::{LogInRequest, SessionResponse};
 use crate::http::responses::{Created, Done, Message};
@@ -92,6 +92,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
             NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
+            UnusablePhotoBody<'_>,
             VoiceItem<'_>,
         );
     }

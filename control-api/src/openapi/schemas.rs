@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::json_schema::{form_object, list, schema_ref, text};
 
-/// Bodies without a type: forms, which are no JSON, and objects of no particular form.
-fn untyped_schemas() -> [(&'static str, Value); 6] {
+/// Bodies without a type: forms, which are no JSON, choices, and objects of no particular form.
+fn untyped_schemas() -> [(&'static str, Value); 7] {
     let non_empty = || json!({"type": "string", "minLength": 1});
     let file = || json!({"type": "string", "contentMediaType": "application/octet-stream"});
     let object = || json!({"type": "object"});
@@ -15,11 +15,13 @@ fn untyped_schemas() -> [(&'static str, Value); 6] {
         ("input", list(file())),
         ("text", text()),
     ];
+    let invalid_photo = [schema_ref("UnusablePhoto"), schema_ref("Invalid")];
     let avatar = [schema_ref("DrawnAvatarBody"), schema_ref("PhotoAvatarBody")];
     [
         ("KnowledgeForm", form_object(knowledge_form)),
         ("DocumentForm", form_object([("input", file()), ("text", text())])),
         ("CustomAvatarBody", json!({"anyOf": avatar})),
+        ("InvalidPhoto", json!({"anyOf": invalid_photo})),
         ("Patch", object()),
         ("Turn", object()),
         ("Document", object()),

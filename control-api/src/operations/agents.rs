@@ -116,7 +116,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "post",
         "/v2/custom-avatar",
         "Create a custom avatar from a character, which is drawn, or from a picture",
-        &[(200, "CustomAvatar", "The job is queued")],
+        &[
+            (200, "CustomAvatar", "The job is queued"),
+            (400, "InvalidPhoto", "The photo cannot be used, or the body is not valid"),
+            (503, "NoCapacity", "Too many pictures are checked, or the networks are not installed"),
+        ],
     )
     .json_body("CustomAvatarBody")
     .workspace_limited(),
@@ -127,6 +131,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Find the face in a picture and show poses of an avatar from it; nothing is stored",
         &[
             (200, "PhotoPreview", "What was found, and the pictures"),
+            (400, "InvalidPhoto", "The photo cannot be used, or the body is not valid"),
             (503, "NoCapacity", "Too many pictures are checked, or the networks are not installed"),
         ],
     )

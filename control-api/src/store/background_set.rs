@@ -164,7 +164,7 @@ pub(crate) async fn count_others(
 
 /// Deletes the rows of a workspace that no agent refers to.
 pub(crate) async fn delete_unused(tx: &mut Transaction, workspace: &str) -> Result<()> {
-    sqlx::query(
+    let done = sqlx::query(
         "DELETE FROM custom_avatar WHERE workspace = $1 AND base_avatar IS NOT NULL \
          AND id NOT IN (SELECT background FROM agent \
          WHERE workspace = $1 AND background IS NOT NULL) \
@@ -174,6 +174,9 @@ pub(crate) async fn delete_unused(tx: &mut Transaction, workspace: &str) -> Resu
     .bind(workspace)
     .execute(&mut **tx)
     .await?;
+    if done.rows_affected() > 0 {
+        tx.mark_pictures_deleted();
+    }
     Ok(())
 }
 
@@ -190,7 +193,10 @@ pub(crate) async fn delete_of_avatar(
          (SELECT id FROM custom_avatar WHERE workspace = $1 AND base_avatar = $2)",
         "DELETE FROM custom_avatar WHERE workspace = $1 AND base_avatar = $2",
     ] {
-        sqlx::query(sql).bind(workspace).bind(avatar).execute(&mut **tx).await?;
+        let done = sqlx::query(sql).bind(workspace).bind(avatar).execute(&mut **tx).await?;
+        if done.rows_affected() > 0 {
+            tx.mark_pictures_deleted();
+        }
     }
     Ok(())
 }

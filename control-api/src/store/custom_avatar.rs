@@ -277,6 +277,8 @@ pub(crate) async fn finish_job(
         Ok((output, poses)) => ("COMPLETED", Some(output), Some(poses), None),
         Err(reason) => ("FAILED", None, None, Some(reason)),
     };
+    // The crop, or the partial poses.
+    tx.mark_pictures_deleted();
     sqlx::query(
         "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, \
          source = CASE WHEN $1 = 'COMPLETED' AND keep_source = 1 THEN source ELSE NULL END, \
@@ -305,7 +307,11 @@ pub(crate) async fn delete(tx: &mut Transaction, workspace: &str, id: &str) -> R
     .bind(workspace)
     .execute(&mut **tx)
     .await?;
-    Ok(done.rows_affected() > 0)
+    let found = done.rows_affected() > 0;
+    if found {
+        tx.mark_pictures_deleted();
+    }
+    Ok(found)
 }
 
 impl Store {

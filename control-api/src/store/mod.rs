@@ -40,6 +40,7 @@ mod sql;
 pub(crate) mod tool;
 mod unreadable;
 pub(crate) mod vault;
+mod wal;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -48,6 +49,7 @@ use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyPool, ConnectOptions as _, Connection as _, Executor as _};
+use tokio::sync::Notify;
 use url::Url;
 
 use health::WriteHealth;
@@ -64,13 +66,21 @@ pub(crate) struct Transaction {
     inner: sqlx::Transaction<'static, Db>,
     crash_hook: Option<CrashHook>,
     health: Arc<WriteHealth>,
+    /// Whether it deletes pictures of a person.
+    deletes_pictures: bool,
+    pictures_deleted: Arc<Notify>,
 }
 
 impl Transaction {
     /// Commits the writes.
     pub(crate) async fn commit(self) -> Result<()> {
         CrashPoint::BeforeCommit.notify(self.crash_hook);
-        self.inner.commit().await.map_err(|error| self.health.report_sql_error(&error))?;
+        let committed = self.inner.commit().await;
+        if self.deletes_pictures {
+            // A COMMIT may have taken effect although it reports an error.
+            self.pictures_deleted.notify_one();
+        }
+        committed.map_err(|error| self.health.report_sql_error(&error))?;
         self.health.report_success();
         CrashPoint::AfterCommit.notify(self.crash_hook);
         Ok(())
@@ -189,6 +199,8 @@ pub(crate) struct Store {
     pub(crate) crash_hook: Option<CrashHook>,
     /// Whether writes succeed.
     pub(crate) health: Arc<WriteHealth>,
+    /// Woken by each commit that deletes pictures of a person.
+    pictures_deleted: Arc<Notify>,
 }
 
 impl Store {
@@ -224,9 +236,9 @@ impl Store {
                 .after_connect(|connection, _| {
                     Box::pin(async move {
                         // The timeout is for a second process: `visavis keys` beside a running
-                        // server.
+                        // server. Deleted content is overwritten.
                         let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; \
-                            PRAGMA synchronous = NORMAL";
+                            PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON";
                         connection.execute(sqlx::raw_sql(pragmas)).await?;
                         Ok(())
                     })
@@ -238,7 +250,14 @@ impl Store {
         let reader_pool =
             options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
         let writer_pool = Arc::new(RwLock::new(writer_pool));
-        Ok(Self { writer_pool, reader_pool, shared, crash_hook: None, health: Arc::default() })
+        Ok(Self {
+            writer_pool,
+            reader_pool,
+            shared,
+            crash_hook: None,
+            health: Arc::default(),
+            pictures_deleted: Arc::default(),
+        })
     }
 
     /// Number of quarantined events in a database. Read-only. 0 for the database of an older
@@ -292,7 +311,13 @@ impl Store {
     pub(crate) async fn begin_write_unchecked(&self) -> Result<Transaction> {
         let inner =
             self.begin_transaction().await.map_err(|error| self.health.report_sql_error(&error))?;
-        Ok(Transaction { inner, crash_hook: self.crash_hook, health: Arc::clone(&self.health) })
+        Ok(Transaction {
+            inner,
+            crash_hook: self.crash_hook,
+            health: Arc::clone(&self.health),
+            deletes_pictures: false,
+            pictures_deleted: Arc::clone(&self.pictures_deleted),
+        })
     }
 
     async fn begin_transaction(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use crate::harness::{TempFolder, TestServer, wait_for};
 use crate::interface_rows::field_error;
@@ -50,6 +51,29 @@ pub(crate) fn is_in_a_file(folder: &std::path::Path, needle: &[u8]) -> bool {
     })
 }
 
+/// Whether the document has a response with exactly the fields of this one.
+fn is_documented(path: &str, status: u16, body: &Value) -> bool {
+    let document: Value = serde_json::from_str(&control_api::openapi::document_json()).unwrap();
+    let responses = &document["paths"][path]["post"]["responses"];
+    let schema = &responses[status.to_string()]["content"]["application/json"]["schema"];
+    let resolve = |schema: &Value| {
+        let reference = schema["$ref"].as_str().unwrap_or("#/absent");
+        document.pointer(&reference[1..]).cloned().unwrap_or_default()
+    };
+    let schema = resolve(schema);
+    let choices = match schema["anyOf"].as_array() {
+        Some(choices) => choices.iter().map(resolve).collect(),
+        None => vec![schema],
+    };
+    let names: Vec<&String> = body.as_object().unwrap().keys().collect();
+    choices.iter().any(|choice| {
+        choice["properties"].as_object().is_some_and(|properties| {
+            properties.len() == names.len()
+                && names.iter().all(|name| properties.contains_key(*name))
+        })
+    })
+}
+
 #[tokio::test]
 async fn a_photo_becomes_an_avatar_and_its_crop_is_kept_encrypted() {
     let folder = TempFolder::new();
@@ -82,6 +106,98 @@ async fn without_keep_source_nothing_remains_of_the_photo() {
     assert_eq!((&done["has_source"], &done["consent_at"]), (&json!(false), &Value::Null));
 }
 
+/// Parts of what the store holds of an avatar: of its crop (encrypted), its poses and its preview.
+/// A part may lie across the border of two pages, so there are several of each.
+async fn stored_parts(folder: &TempFolder, id: &str) -> Vec<String> {
+    let mut connection = folder.connect().await;
+    let columns: [Option<String>; 3] = {
+        let row: (Option<String>, Option<String>, Option<String>) =
+            sqlx::query_as("SELECT source, poses, output FROM custom_avatar WHERE id = $1")
+                .bind(id)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap();
+        row.into()
+    };
+    connection.close().await.unwrap();
+    let columns = columns.iter().flatten();
+    columns.flat_map(|text| (1..6).map(|i| text[i * text.len() / 6..][..48].to_owned())).collect()
+}
+
+/// How many of these parts the database file and its log contain.
+fn count_in_database(folder: &TempFolder, parts: &[String]) -> usize {
+    let files = ["visavis.db", "visavis.db-wal"].map(|name| {
+        let bytes = std::fs::read(folder.0.join("data").join(name)).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    parts.iter().filter(|part| files.iter().any(|file| file.contains(part.as_str()))).count()
+}
+
+async fn wait_until_erased(folder: &TempFolder, parts: &[String]) {
+    let erased = async || (count_in_database(folder, parts) == 0).then_some(());
+    wait_for("the erasure", erased).await;
+}
+
+#[tokio::test]
+async fn a_deleted_avatar_leaves_nothing_in_the_files_of_the_database() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_some() {
+        return;
+    }
+    let server = TestServer::start(&folder).await;
+    let word = "somebody ".repeat(20_000);
+    let done = complete(&server, avatar_body(&word, json!({}))).await;
+    let id = done["id"].as_str().unwrap();
+    let background = json!({"type": "colour", "colour": "#336600"});
+    let avatars = json!([{"avatar_key_id": id, "background": background}]);
+    let agent = server.create_agent(json!({"avatars": avatars})).await;
+    let agent = format!("/v1/ext/agent/{agent}");
+    let set = wait_for("the background", async || {
+        let record = server.get(&agent).await.expect_status(200);
+        let mut connection = folder.connect().await;
+        let set: String = sqlx::query_scalar("SELECT id FROM custom_avatar WHERE base_avatar = $1")
+            .bind(id)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        connection.close().await.unwrap();
+        (record["warnings"] == json!([])).then_some(set)
+    });
+    let set = stored_parts(&folder, &set.await).await;
+    let parts = stored_parts(&folder, id).await;
+    assert_eq!((set.len(), parts.len()), (10, 15));
+    assert!(count_in_database(&folder, &set) > 5 && count_in_database(&folder, &parts) > 10);
+    // A reader needs the log when the avatar is deleted.
+    let mut reader = folder.connect().await;
+    sqlx::raw_sql("BEGIN; SELECT id FROM custom_avatar").execute(&mut reader).await.unwrap();
+    server.delete(&format!("{PATH}/{id}")).await.expect_status(200);
+    reader.close().await.unwrap();
+    wait_until_erased(&folder, &[parts, set].concat()).await;
+}
+
+#[tokio::test]
+async fn without_keep_source_the_crop_leaves_the_files_of_the_database() {
+    let folder = TempFolder::new();
+    if folder.database_url().await.is_some() {
+        return;
+    }
+    let server = TestServer::start(&folder).await;
+    let word = format!("drawn later{}", " somebody".repeat(20_000));
+    let body = avatar_body(&word, json!({"keep_source": false}));
+    let created = server.post(PATH, body).await.expect_status(200);
+    let id = created["id"].as_str().unwrap();
+    let crop = stored_parts(&folder, id).await;
+    assert_eq!(crop.len(), 5);
+    assert!(count_in_database(&folder, &crop) > 3);
+    std::fs::write(folder.0.join("go"), b"").unwrap();
+    wait_until_erased(&folder, &crop).await;
+    let done = wait_for("the drawing", async || {
+        let record = server.get(&format!("{PATH}/{id}")).await.expect_status(200);
+        (record["status"] == "COMPLETED").then_some(record)
+    });
+    assert_eq!(done.await["has_source"], false);
+}
+
 #[tokio::test]
 async fn a_photo_that_cannot_be_used_is_refused_at_once_and_not_stored() {
     let folder = TempFolder::new();
@@ -106,12 +222,16 @@ async fn a_photo_that_cannot_be_used_is_refused_at_once_and_not_stored() {
             ("no networks", 503, no_networks.clone()),
             ("nonsense", 500, json!({"error": "The photo could not be checked"})),
         ] {
-            server.post(path, body(word)).await.assert_is(status, expected);
+            server.post(path, body(word)).await.assert_is(status, expected.clone());
+            if status != 500 {
+                assert!(is_documented(path, status, &expected), "{path}: {status} {expected}");
+            }
         }
         let mut invalid = body("");
         invalid["landmarks"] = json!({"chin": 3});
         let expected = field_error("landmarks.chin", "must be [x, y]");
-        server.post(path, invalid).await.assert_is(400, expected);
+        server.post(path, invalid).await.assert_is(400, expected.clone());
+        assert!(is_documented(path, 400, &expected), "{path}: {expected}");
     }
     let none: [Value; 0] = [];
     assert_eq!(server.get("/v2/custom-avatars").await.expect_status(200), json!(none));

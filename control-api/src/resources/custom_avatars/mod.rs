@@ -11,6 +11,8 @@
 //! ```
 
 pub(crate) mod bake;
+pub(crate) mod erase;
+mod landmarks;
 mod photo;
 pub(crate) mod picture;
 mod subject;
@@ -206,7 +208,8 @@ pub(crate) struct DrawnAvatarBody {
     input_image: Option<String>,
     /// Ignored.
     #[expect(dead_code, reason = "only its type is checked")]
-    landmarks: Option<photo::Landmarks>,
+    #[schemars(extend("type" = ["array", "object"]))]
+    landmarks: Option<Value>,
 }
 
 pub(crate) fn parse_new_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {

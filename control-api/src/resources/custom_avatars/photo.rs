@@ -1,14 +1,14 @@
 //! Photos of custom avatars: the request, its check, and previews before an avatar is created.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
 use models::face::photo_upload::{self, PreviewPose};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::landmarks::Landmarks;
 use super::{Gender, MAX_BODY_BYTES, NewCustomAvatar, Origin, check_name, picture};
 use crate::error::ApiError;
 use crate::http::auth::ApiCaller;
@@ -56,26 +56,6 @@ impl Resolution {
             Self::Square => [512, 512],
             Self::Hd => [1280, 720],
         }
-    }
-}
-
-/// Positions of facial features in a picture, as fractions of it: an array of the 478 points of
-/// MediaPipe's face mesh, `[x, y]` each, or an object of 18 named points.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Landmarks(Value);
-
-impl JsonSchema for Landmarks {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Landmarks".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["array", "object"]})
     }
 }
 
