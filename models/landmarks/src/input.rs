@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::detect::distance;
+use crate::level::FACE_HEIGHT;
 use crate::picture::{Frame, Point};
 use crate::points::index::{self, CHIN, LEFT_EYE, NOSE_BASE, RIGHT_EYE};
 use crate::points::{POINTS, Points, eye_line};
@@ -114,6 +115,9 @@ const FIELDS: [(&str, usize, &str); 18] = [
 ];
 /// Objects of the object form.
 const OBJECTS: [&str; 4] = ["mouth", "nose", "left_eye", "right_eye"];
+/// Maximum distance of a point from the middle of the crop along its axes, as a share of the crop's
+/// side: less than a half, so that rounding cannot move a point out of it.
+const MAX_DISTANCE: f32 = 0.499;
 /// Maximum slope of the line through the outer corners of the eyes in the direction of the face.
 const MAX_EYE_SLOPE: f32 = 0.6;
 
@@ -201,6 +205,40 @@ impl Landmarks {
                 crate::average_face::bend(&FIELDS.map(|(_, i, _)| i), &named)
             }
         }
+    }
+
+    /// Checks that all points lie near the face. `points`: those of [`Self::to_points`].
+    ///
+    /// # Errors
+    /// The point that is the farthest from the crop that a square avatar is drawn from, of those
+    /// outside of it.
+    pub fn check_distance(&self, points: &Points) -> Result<(), InvalidLandmarks> {
+        let (top, chin) = (points[index::FOREHEAD], points[CHIN]);
+        let centre = [(top[0] + chin[0]) / 2.0, (top[1] + chin[1]) / 2.0];
+        let side = (distance(top, chin) / FACE_HEIGHT).max(1.0);
+        let crop = Frame::square(centre, side, eye_line(|i| points[i]));
+        let from_centre = |point: Point| {
+            let [x, y] = crop.fractions_of(point);
+            (x - 0.5).abs().max((y - 0.5).abs())
+        };
+        let distances = points.iter().map(|point| from_centre(*point)).enumerate();
+        let Some((i, _)) =
+            distances.filter(|(_, far)| *far > MAX_DISTANCE).max_by(|a, b| a.1.total_cmp(&b.1))
+        else {
+            return Ok(());
+        };
+        let named = FIELDS.iter().find(|(_, point, _)| *point == i);
+        Err(match (self, named) {
+            (Self::Mesh(_), _) => {
+                InvalidLandmarks::new(format!("[{i}]"), "is too far from the face")
+            }
+            (Self::Outline(_), Some((path, ..))) => {
+                InvalidLandmarks::new(*path, "is too far from the face")
+            }
+            (Self::Outline(_), None) => {
+                InvalidLandmarks::new("", "must be the points of one face: one is too far away")
+            }
+        })
     }
 
     /// Whether the points have the order of a face, in the direction of the whole face: one wrong

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::picture::Picture;
 
 /// A face in the object form.
 fn face() -> Value {
@@ -144,4 +145,45 @@ fn one_wrong_point_is_named_in_both_forms() {
         assert_eq!(path, format!("[{}]", index(wrong)), "{moved} at {place:?}: {reason}");
         assert!(reason.ends_with(&format!("(landmarks[{}])", index(other))), "{reason}");
     }
+}
+
+#[test]
+fn a_point_outside_of_the_crop_is_too_far_from_the_face() {
+    // The face is in the upper left quarter.
+    fn halve(value: &mut Value) {
+        match value {
+            Value::Array(point) => {
+                point.iter_mut().for_each(|v| *v = json!(v.as_f64().unwrap() / 2.0));
+            }
+            Value::Object(fields) => fields.values_mut().for_each(halve),
+            _ => {}
+        }
+    }
+    let mut outline = face();
+    halve(&mut outline);
+    let size = [900, 700];
+    let landmarks = Landmarks::from_json(&outline).unwrap();
+    let points = landmarks.to_points(size[0], size[1]);
+    assert_eq!(landmarks.check_distance(&points), Ok(()));
+    let mesh = Landmarks::from_points(&points, size[0], size[1]);
+    let picture = Picture::new(size[0], size[1], vec![0; size[0] * size[1] * 3]).unwrap();
+    let (mut near, mut far) = (0, 0);
+    for i in 0..=40 {
+        let mut points = points;
+        points[473] = [300.0 + 600.0 * i as f32 / 40.0, 100.0 + 12.0 * i as f32];
+        points[475] = [points[473][0] - 1.0, points[473][1] - 1.0];
+        let [x, y] = crate::level::level(&picture, &points, [200, 200]).1[473];
+        let expected = match (0.0..=200.0).contains(&x) && (0.0..=200.0).contains(&y) {
+            true => Ok(()),
+            false => Err(InvalidLandmarks::new("[473]", "is too far from the face")),
+        };
+        *if expected.is_ok() { &mut near } else { &mut far } += 1;
+        assert_eq!(mesh.check_distance(&points), expected, "{:?}", points[473]);
+    }
+    assert!(near > 5 && far > 5, "{near} and {far}");
+
+    outline["right_eye"]["iris"] = json!([0.99, 0.99]);
+    let landmarks = Landmarks::from_json(&outline).unwrap();
+    let error = landmarks.check_distance(&landmarks.to_points(900, 700)).unwrap_err();
+    assert_eq!((&*error.path, &*error.reason), ("right_eye.iris", "is too far from the face"));
 }
