@@ -121,12 +121,28 @@ fn what_cannot_be_decoded_has_its_own_sentence() {
     assert_eq!(decode_default(seed!("gif")), Err(DecodeError::UnknownFormat));
     assert_eq!(decode_default(b""), Err(DecodeError::UnknownFormat));
     assert_eq!(decode_default(seed!("png-cut")), Err(DecodeError::Damaged));
-    assert_eq!(decode_default(seed!("png-large")), Err(DecodeError::TooManyPixels(64)));
-    assert_eq!(decode_default(seed!("jpeg-large")), Err(DecodeError::TooManyPixels(64)));
+    assert_eq!(decode_default(seed!("png-large")), Err(DecodeError::TooManyPixels(40)));
+    assert_eq!(decode_default(seed!("jpeg-large")), Err(DecodeError::TooManyPixels(40)));
     let limits = DecodeLimits { bytes: 1 << 20, pixels: 20 };
     assert_eq!(decode(&vec![0; (1 << 20) + 1], limits), Err(DecodeError::TooManyBytes(1)));
     assert_eq!(decode(&png(&colours(), None), limits), Err(DecodeError::TooManyPixels(0)));
     assert!(DecodeError::Cmyk.to_string().contains("save it with RGB colours"));
+}
+
+#[test]
+fn the_largest_picture_has_40_megapixels() {
+    let head = |width: u16, height: u16| {
+        let mut file = Vec::new();
+        let gray = vec![90; 16 * 8 * 3];
+        JpegEncoder::new(&mut file).write_image(&gray, 16, 8, ExtendedColorType::Rgb8).unwrap();
+        let frame = file.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        file[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+        file[frame + 7..frame + 9].copy_from_slice(&width.to_be_bytes());
+        decode_default(&file)
+    };
+    assert_eq!(head(8000, 5001), Err(DecodeError::TooManyPixels(40)));
+    // It has the right size, but no pixels for it.
+    assert_ne!(head(8000, 5000), Err(DecodeError::TooManyPixels(40)));
 }
 
 /// A JPEG file with the details of a photo.
