@@ -13,7 +13,8 @@ use models::face::photo_upload::{self, Networks, Segmenter, Task};
 
 use crate::{CommandError, child_process};
 
-/// A check takes .3 s, and 60 megapixels need 700 MB. The server ends a check after 10 s.
+/// A check takes .3 s; the largest photo has 40 megapixels and needs 500 MB. The server ends a check
+/// after 10 s.
 const LIMITS: documents::Limits = documents::Limits { cpu_seconds: 10, memory_bytes: 2 << 30 };
 
 pub(crate) fn run(models: &Path) -> Result<ExitCode, CommandError> {

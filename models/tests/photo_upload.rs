@@ -90,6 +90,10 @@ fn what_cannot_be_used_is_refused_with_its_reason() {
             number between 0 and 1, a fraction of the picture",
         ),
         (changed(|r| r.landmarks.as_mut().unwrap()["chin"] = json!([0.5, 0.99])), "cut off"),
+        (
+            changed(|r| r.landmarks.as_mut().unwrap()["left_eye"]["iris"] = json!([0.99, 0.99])),
+            "left_eye.iris is too far from the face",
+        ),
     ] {
         assert_eq!(found, expected);
     }

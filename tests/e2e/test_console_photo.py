@@ -255,12 +255,13 @@ def test_a_photo_without_a_face_is_refused_and_its_points_can_be_set_by_hand(
     outline = request.value.post_data_json["landmarks"]
     assert set(outline) == {"mouth", "nose", "chin", "left_eye", "right_eye"}
 
-    # A wrong order names the point.
+    # A wrong order names both points.
     page.get_by_role("slider", name="Tip of the chin").focus()
     for _ in range(12):
         page.keyboard.press("Shift+ArrowUp")
-    page.wait_for_selector(".photo-card .problem:has-text('Tip of the chin: Must be below')")
-    assert photo_page.point("Tip of the chin").get_attribute("aria-invalid") == "true"
+    page.wait_for_selector(".photo-card .problem:has-text('The tip of the chin lies above the ')")
+    for point in ["Tip of the chin", "Lower edge of the lower lip"]:
+        assert photo_page.point(point).get_attribute("aria-invalid") == "true"
     page.click("text=Reset points")
     assert page.locator(".photo-point[aria-invalid]").count() == 0
 

@@ -5,6 +5,7 @@ import test from "node:test";
 import { getPath } from "../../control-api/src/web/console/paths.js";
 import {
   defaultOutline,
+  explainOrder,
   HANDLES,
   handleOfField,
   LIP_LINE,
@@ -98,4 +99,35 @@ test("a rejected field names its handle", () => {
   assert.equal(label("landmarks[152]"), "Tip of the chin");
   assert.equal(label("landmarks[14][1]"), "Line between the lips");
   assert.equal(label("landmarks"), undefined);
+});
+
+test("a rejected order names both points", () => {
+  const explain = (field, reason) => explainOrder({ field, reason });
+  const crossed =
+    "The left corner of the mouth and the right corner of the mouth are crossed: move one of " +
+    "them back.";
+  const name = "must be to the right of the left corner of the mouth";
+  for (const [field, other] of [
+    ["landmarks[291]", "landmarks[61]"],
+    ["landmarks.mouth.right", "landmarks.mouth.left"],
+  ]) {
+    const { handles, text } = explain(field, `${name} (${other})`);
+    assert.equal(text, crossed);
+    assert.deepEqual(
+      handles.map(({ index }) => index),
+      [291, 61],
+    );
+  }
+  assert.equal(
+    explain("landmarks.chin", "must be below the lower lip (landmarks.mouth.lower)").text,
+    "The tip of the chin lies above the lower edge of the lower lip: move one of them back.",
+  );
+  const height = "must be at the height of the inner corner of the right eye (landmarks[362])";
+  assert.equal(
+    explain("landmarks[263]", height).text,
+    "The outer corner of the right eye lies far above or below the inner corner of the right " +
+      "eye: move one of them back.",
+  );
+  for (const reason of ["must be [x, y]", "is too far from the face", `${name} (landmarks[9])`])
+    assert.equal(explain("landmarks[291]", reason), null);
 });

@@ -104,9 +104,16 @@ impl fmt::Display for Refusal {
                 degrees.abs(),
                 table.yaw
             ),
+            // Beside a half turn, the limit is not the one of an upright photo.
+            Self::Tilted { degrees } if degrees.abs() > 90.0 - table.turned_roll => write!(
+                f,
+                "the photo is turned by {:.0} degrees: turn the photo upright",
+                degrees.abs()
+            ),
             Self::Tilted { degrees } => write!(
                 f,
-                "the head is tilted by {:.0} degrees, at most {:.0} are possible: hold it upright",
+                "the head is tilted by {:.0} degrees, at most {:.0} are possible: hold it upright, \
+                 or turn the photo upright",
                 degrees.abs(),
                 table.roll
             ),
@@ -239,4 +246,29 @@ fn surroundings(points: &Points) -> [Point; 4] {
         beyond(points[LEFT_SIDE], -table.beside, 0.0),
         beyond(points[RIGHT_SIDE], table.beside, 0.0),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Refusal;
+
+    #[test]
+    fn a_tilt_names_the_limit_that_applies() {
+        for (degrees, sentence) in [
+            (
+                41.0,
+                "the head is tilted by 41 degrees, at most 40 are possible: hold it upright, or turn \
+                 the photo upright",
+            ),
+            (
+                -58.0,
+                "the head is tilted by 58 degrees, at most 40 are possible: hold it upright, or turn \
+                 the photo upright",
+            ),
+            (132.0, "the photo is turned by 132 degrees: turn the photo upright"),
+            (-147.0, "the photo is turned by 147 degrees: turn the photo upright"),
+        ] {
+            assert_eq!(Refusal::Tilted { degrees }.to_string(), sentence);
+        }
+    }
 }

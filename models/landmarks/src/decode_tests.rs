@@ -121,12 +121,65 @@ fn what_cannot_be_decoded_has_its_own_sentence() {
     assert_eq!(decode_default(seed!("gif")), Err(DecodeError::UnknownFormat));
     assert_eq!(decode_default(b""), Err(DecodeError::UnknownFormat));
     assert_eq!(decode_default(seed!("png-cut")), Err(DecodeError::Damaged));
-    assert_eq!(decode_default(seed!("png-large")), Err(DecodeError::TooManyPixels(64)));
-    assert_eq!(decode_default(seed!("jpeg-large")), Err(DecodeError::TooManyPixels(64)));
+    assert_eq!(decode_default(seed!("png-large")), Err(DecodeError::TooManyPixels(40)));
+    assert_eq!(decode_default(seed!("jpeg-large")), Err(DecodeError::TooManyPixels(40)));
     let limits = DecodeLimits { bytes: 1 << 20, pixels: 20 };
     assert_eq!(decode(&vec![0; (1 << 20) + 1], limits), Err(DecodeError::TooManyBytes(1)));
     assert_eq!(decode(&png(&colours(), None), limits), Err(DecodeError::TooManyPixels(0)));
     assert!(DecodeError::Cmyk.to_string().contains("save it with RGB colours"));
+}
+
+#[test]
+fn the_largest_picture_has_40_megapixels() {
+    let head = |width: u16, height: u16| {
+        let mut file = Vec::new();
+        let gray = vec![90; 16 * 8 * 3];
+        JpegEncoder::new(&mut file).write_image(&gray, 16, 8, ExtendedColorType::Rgb8).unwrap();
+        let frame = file.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+        file[frame + 5..frame + 7].copy_from_slice(&height.to_be_bytes());
+        file[frame + 7..frame + 9].copy_from_slice(&width.to_be_bytes());
+        decode_default(&file)
+    };
+    assert_eq!(head(8000, 5001), Err(DecodeError::TooManyPixels(40)));
+    // It has the right size, but no pixels for it.
+    assert_ne!(head(8000, 5000), Err(DecodeError::TooManyPixels(40)));
+}
+
+/// A JPEG file with the details of a photo.
+fn detailed_jpeg() -> Vec<u8> {
+    let mut state = 1_u32;
+    let noise = (0..160 * 120 * 3).map(|i| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((i / 480) as u8).wrapping_add((state >> 27) as u8)
+    });
+    let mut file = Vec::new();
+    let mut encoder = JpegEncoder::new_with_quality(&mut file, 85);
+    // A segment that contains the end of a smaller picture.
+    encoder
+        .set_exif_metadata(b"MM\0*\0\0\0\x08\0\0\0\0\0\0\xff\xda\0\x02\xff\xd9".to_vec())
+        .unwrap();
+    let pixels: Vec<u8> = noise.collect();
+    encoder.write_image(&pixels, 160, 120, ExtendedColorType::Rgb8).unwrap();
+    file
+}
+
+#[test]
+fn a_cut_jpeg_is_damaged() {
+    let file = detailed_jpeg();
+    assert!(decode_default(&file).is_ok());
+    for percent in [5, 35, 60, 95] {
+        let cut = &file[..file.len() * percent / 100];
+        assert_eq!(decode_default(cut), Err(DecodeError::Damaged), "{percent} %");
+    }
+    // The end marker alone is missing.
+    assert_eq!(decode_default(&file[..file.len() - 2]), Err(DecodeError::Damaged));
+    let mut longer = file.clone();
+    longer.extend(b"\0\0 appended by a camera \xff");
+    assert_eq!(decode_default(&longer), decode_default(&file));
+    let progressive = seed!("jpeg-progressive");
+    assert!(decode_default(progressive).is_ok());
+    let cut = &progressive[..progressive.len() * 95 / 100];
+    assert_eq!(decode_default(cut), Err(DecodeError::Damaged));
 }
 
 #[test]

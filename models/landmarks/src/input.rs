@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::detect::distance;
+use crate::level::FACE_HEIGHT;
 use crate::picture::{Frame, Point};
 use crate::points::index::{self, CHIN, LEFT_EYE, NOSE_BASE, RIGHT_EYE};
 use crate::points::{POINTS, Points, eye_line};
@@ -80,7 +81,8 @@ pub struct EyeOutline {
 pub struct InvalidLandmarks {
     /// Path of the field below the landmarks: `[12][0]`, `left_eye.iris`; empty for all of them.
     pub path: String,
-    /// A clause that says what it must be.
+    /// A clause that says what it must be. Another field in it has the path from the root of a
+    /// request, in parentheses: `(landmarks.mouth.left)`.
     pub reason: String,
 }
 
@@ -90,29 +92,34 @@ impl InvalidLandmarks {
     }
 }
 
-/// Fields of the object form, each with the point of the mesh at its place.
-const FIELDS: [(&str, usize); 18] = [
-    ("mouth.left", index::MOUTH_LEFT),
-    ("mouth.right", index::MOUTH_RIGHT),
-    ("mouth.upper", index::LIP_UPPER),
-    ("mouth.lower", index::LIP_LOWER),
-    ("nose.base", NOSE_BASE),
-    ("chin", CHIN),
-    ("left_eye.outer", LEFT_EYE[0]),
-    ("left_eye.inner", LEFT_EYE[1]),
-    ("left_eye.upper", LEFT_EYE[2]),
-    ("left_eye.lower", LEFT_EYE[3]),
-    ("left_eye.brow", LEFT_EYE[4]),
-    ("left_eye.iris", index::LEFT_IRIS),
-    ("right_eye.outer", RIGHT_EYE[0]),
-    ("right_eye.inner", RIGHT_EYE[1]),
-    ("right_eye.upper", RIGHT_EYE[2]),
-    ("right_eye.lower", RIGHT_EYE[3]),
-    ("right_eye.brow", RIGHT_EYE[4]),
-    ("right_eye.iris", index::RIGHT_IRIS),
+/// Fields of the object form, each with the point of the mesh at its place and its name.
+const FIELDS: [(&str, usize, &str); 18] = [
+    ("mouth.left", index::MOUTH_LEFT, "left corner of the mouth"),
+    ("mouth.right", index::MOUTH_RIGHT, "right corner of the mouth"),
+    ("mouth.upper", index::LIP_UPPER, "upper lip"),
+    ("mouth.lower", index::LIP_LOWER, "lower lip"),
+    ("nose.base", NOSE_BASE, "base of the nose"),
+    ("chin", CHIN, "chin"),
+    ("left_eye.outer", LEFT_EYE[0], "outer corner of the left eye"),
+    ("left_eye.inner", LEFT_EYE[1], "inner corner of the left eye"),
+    ("left_eye.upper", LEFT_EYE[2], "upper lid of the left eye"),
+    ("left_eye.lower", LEFT_EYE[3], "lower lid of the left eye"),
+    ("left_eye.brow", LEFT_EYE[4], "left brow"),
+    ("left_eye.iris", index::LEFT_IRIS, "left iris"),
+    ("right_eye.outer", RIGHT_EYE[0], "outer corner of the right eye"),
+    ("right_eye.inner", RIGHT_EYE[1], "inner corner of the right eye"),
+    ("right_eye.upper", RIGHT_EYE[2], "upper lid of the right eye"),
+    ("right_eye.lower", RIGHT_EYE[3], "lower lid of the right eye"),
+    ("right_eye.brow", RIGHT_EYE[4], "right brow"),
+    ("right_eye.iris", index::RIGHT_IRIS, "right iris"),
 ];
 /// Objects of the object form.
 const OBJECTS: [&str; 4] = ["mouth", "nose", "left_eye", "right_eye"];
+/// Maximum distance of a point from the middle of the crop along its axes, as a share of the crop's
+/// side: less than a half, so that rounding cannot move a point out of it.
+const MAX_DISTANCE: f32 = 0.499;
+/// Maximum slope of the line through the outer corners of the eyes in the direction of the face.
+const MAX_EYE_SLOPE: f32 = 0.6;
 
 impl Landmarks {
     /// Reads and validates landmarks.
@@ -132,7 +139,7 @@ impl Landmarks {
             }
             Value::Object(_) => {
                 check_fields(value)?;
-                for (path, _) in FIELDS {
+                for (path, ..) in FIELDS {
                     read_point(lookup(value, path), path)?;
                 }
                 let outline = Outline::deserialize(value)
@@ -195,59 +202,125 @@ impl Landmarks {
             }
             Self::Outline(outline) => {
                 let named = outline.points().map(scale);
-                crate::average_face::bend(&FIELDS.map(|(_, i)| i), &named)
+                crate::average_face::bend(&FIELDS.map(|(_, i, _)| i), &named)
             }
         }
     }
 
-    /// Whether the points have the order of a face, in the direction of its eyes.
+    /// Checks that all points lie near the face. `points`: those of [`Self::to_points`].
+    ///
+    /// # Errors
+    /// The point that is the farthest from the crop that a square avatar is drawn from, of those
+    /// outside of it.
+    pub fn check_distance(&self, points: &Points) -> Result<(), InvalidLandmarks> {
+        let (top, chin) = (points[index::FOREHEAD], points[CHIN]);
+        let centre = [(top[0] + chin[0]) / 2.0, (top[1] + chin[1]) / 2.0];
+        let side = (distance(top, chin) / FACE_HEIGHT).max(1.0);
+        let crop = Frame::square(centre, side, eye_line(|i| points[i]));
+        let from_centre = |point: Point| {
+            let [x, y] = crop.fractions_of(point);
+            (x - 0.5).abs().max((y - 0.5).abs())
+        };
+        let distances = points.iter().map(|point| from_centre(*point)).enumerate();
+        let Some((i, _)) =
+            distances.filter(|(_, far)| *far > MAX_DISTANCE).max_by(|a, b| a.1.total_cmp(&b.1))
+        else {
+            return Ok(());
+        };
+        let named = FIELDS.iter().find(|(_, point, _)| *point == i);
+        Err(match (self, named) {
+            (Self::Mesh(_), _) => {
+                InvalidLandmarks::new(format!("[{i}]"), "is too far from the face")
+            }
+            (Self::Outline(_), Some((path, ..))) => {
+                InvalidLandmarks::new(*path, "is too far from the face")
+            }
+            (Self::Outline(_), None) => {
+                InvalidLandmarks::new("", "must be the points of one face: one is too far away")
+            }
+        })
+    }
+
+    /// Whether the points have the order of a face, in the direction of the whole face: one wrong
+    /// point hardly turns it.
     fn check_shape(&self) -> Result<(), InvalidLandmarks> {
         let named = self.outline().points();
-        let path = |field: usize| match self {
-            Self::Mesh(_) => format!("[{}]", FIELDS[field].1),
-            Self::Outline(_) => FIELDS[field].0.to_owned(),
-        };
-        let place = |i: usize| FIELDS.iter().position(|(_, point)| *point == i).unwrap_or_default();
+        let place = |i: usize| FIELDS.iter().position(|(_, at, _)| *at == i).unwrap_or_default();
         let point = |i: usize| named[place(i)];
-        let turn = eye_line(point);
+        let error = |wrong: usize, relation: &str, other: usize| {
+            let path = |i: usize| match self {
+                Self::Mesh(_) => format!("[{i}]"),
+                Self::Outline(_) => FIELDS[place(i)].0.to_owned(),
+            };
+            let (name, dot) = (FIELDS[place(other)].2, ["", "."][usize::from(self.is_outline())]);
+            let reason = format!("must be {relation} the {name} (landmarks{dot}{})", path(other));
+            Err(InvalidLandmarks::new(path(wrong), reason))
+        };
+        let turn = across_line(point);
         let axes = Frame::square([0.0, 0.0], 1.0, turn);
         let [right, down] = [0, 1].map(|axis| move |p: Point| axes.fractions_of(p)[axis]);
         // Each pair in the order from left to right, or from top to bottom.
-        let eyes = [(LEFT_EYE, index::LEFT_IRIS), (RIGHT_EYE, index::RIGHT_IRIS)];
-        let across = [
-            (index::MOUTH_LEFT, index::MOUTH_RIGHT, "must be to the right of mouth.left"),
-            (LEFT_EYE[0], LEFT_EYE[1], "must be to the right of the eye's outer corner"),
-            (LEFT_EYE[1], RIGHT_EYE[1], "must be to the right of the other eye"),
-            (RIGHT_EYE[1], RIGHT_EYE[0], "must be to the right of the eye's inner corner"),
-        ];
-        for (left, then, reason) in across {
+        for [left, then] in [
+            [index::MOUTH_LEFT, index::MOUTH_RIGHT],
+            [LEFT_EYE[0], LEFT_EYE[1]],
+            [LEFT_EYE[1], RIGHT_EYE[1]],
+            [RIGHT_EYE[1], RIGHT_EYE[0]],
+        ] {
             if distance(point(left), point(then)) < 1e-4 || right(point(left)) >= right(point(then))
             {
-                return Err(InvalidLandmarks::new(path(place(then)), reason));
+                return error(then, "to the right of", left);
             }
         }
+        let eyes = [(LEFT_EYE, index::LEFT_IRIS), (RIGHT_EYE, index::RIGHT_IRIS)];
         let downwards = eyes
             .iter()
             .flat_map(|([_, _, upper, lower, brow], iris)| {
-                [
-                    (*brow, *upper, "must be below the brow"),
-                    (*upper, *lower, "must be below the upper lid"),
-                    (*brow, *iris, "must be below the brow"),
-                ]
+                [[*brow, *upper], [*upper, *lower], [*brow, *iris]]
             })
             .chain([
-                (LEFT_EYE[3], NOSE_BASE, "must be below the eyes"),
-                (NOSE_BASE, index::LIP_UPPER, "must be below the nose"),
-                (index::LIP_UPPER, index::LIP_LOWER, "must be below the upper lip"),
-                (index::LIP_LOWER, CHIN, "must be below the mouth"),
+                [LEFT_EYE[3], NOSE_BASE],
+                [NOSE_BASE, index::LIP_UPPER],
+                [index::LIP_UPPER, index::LIP_LOWER],
+                [index::LIP_LOWER, CHIN],
             ]);
-        for (above, then, reason) in downwards {
+        for [above, then] in downwards {
             if down(point(above)) >= down(point(then)) {
-                return Err(InvalidLandmarks::new(path(place(then)), reason));
+                return error(then, "below", above);
             }
+        }
+        // The photo is levelled by the outer corners.
+        let along_eyes = axes.fractions_of(add(point(RIGHT_EYE[0]), point(LEFT_EYE[0]), -1.0));
+        let slope = (along_eyes[1] - 0.5) / (along_eyes[0] - 0.5);
+        if slope.abs() > MAX_EYE_SLOPE {
+            let offset = |eye: [usize; 5]| (down(point(eye[0])) - down(point(eye[1]))).abs();
+            let [outer, inner, ..] =
+                if offset(LEFT_EYE) > offset(RIGHT_EYE) { LEFT_EYE } else { RIGHT_EYE };
+            return error(outer, "at the height of", inner);
         }
         Ok(())
     }
+
+    fn is_outline(&self) -> bool {
+        matches!(self, Self::Outline(_))
+    }
+}
+
+/// `a + factor · b`.
+fn add(a: Point, b: Point, factor: f32) -> Point {
+    [a[0] + factor * b[0], a[1] + factor * b[1]]
+}
+
+/// Angle of a face's direction from left to right, in radians: the mean of six pairs of points.
+fn across_line(point: impl Fn(usize) -> Point) -> f32 {
+    let eyes = LEFT_EYE.into_iter().zip(RIGHT_EYE);
+    let [x, y] = eyes
+        .chain([(index::MOUTH_LEFT, index::MOUTH_RIGHT)])
+        .map(|(left, right)| (point(left), point(right)))
+        .filter(|(left, right)| distance(*left, *right) > 0.0)
+        .fold([0.0; 2], |sum, (left, right)| {
+            add(sum, add(right, left, -1.0), 1.0 / distance(left, right))
+        });
+    y.atan2(x)
 }
 
 impl Outline {
@@ -289,7 +362,7 @@ fn check_fields(value: &Value) -> Result<(), InvalidLandmarks> {
             return Err(InvalidLandmarks::new(object, "must be an object"));
         }
     }
-    let known = |path: &str| OBJECTS.contains(&path) || FIELDS.iter().any(|(f, _)| *f == path);
+    let known = |path: &str| OBJECTS.contains(&path) || FIELDS.iter().any(|(f, ..)| *f == path);
     let objects = std::iter::once("").chain(OBJECTS);
     for object in objects {
         let fields = if object.is_empty() { value } else { &value[object] };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use character::{Eyes, Mouth, Picture, Pose, Rect};
-use landmarks::{DecodeLimits, Landmarks, Points};
+use landmarks::{DecodeLimits, InvalidLandmarks, Landmarks, Points};
 pub use landmarks::{Networks, Segmenter};
 use photo::PhotoRenderer;
 use serde::{Deserialize, Serialize};
@@ -155,9 +155,11 @@ fn check(
     segmenter: Option<&Segmenter>,
 ) -> Result<AcceptedPhoto, Response> {
     let set = request.landmarks.as_ref().filter(|landmarks| !landmarks.is_null());
-    let set = set.map(Landmarks::from_json).transpose().map_err(|invalid| {
-        Response::InvalidLandmarks { path: invalid.path, reason: invalid.reason }
-    })?;
+    let invalid = |error: InvalidLandmarks| Response::InvalidLandmarks {
+        path: error.path,
+        reason: error.reason,
+    };
+    let set = set.map(Landmarks::from_json).transpose().map_err(invalid)?;
     let file = STANDARD.decode(&request.image).unwrap_or_default();
     let picture = landmarks::decode(&file, DecodeLimits::default())
         .map_err(|error| refused("not readable", error))?;
@@ -165,6 +167,7 @@ fn check(
     let (points, warnings) = match set {
         Some(set) => {
             let points = set.to_points(width, height);
+            set.check_distance(&points).map_err(invalid)?;
             let warnings = landmarks::check(&picture, &points);
             (points, warnings.map_err(|refusal| refused(refusal.reason(), refusal))?)
         }

@@ -227,7 +227,7 @@ AVATARS = Chapter("avatars", [
     Row("a damaged JPEG", "POST /v2/custom-avatar", picture_data_uri("image/jpeg", b"\xff\xd8\xff\xe0...."), 400, {"error": TEXT, "reason": "not readable"}),
     Row("a damaged WebP", "POST /v2/custom-avatar", picture_data_uri("image/webp", b"RIFF....WEBPVP8 "), 400, {"error": TEXT, "reason": "not readable"}),
     Row("no other pictures", "POST /v2/custom-avatar", picture_data_uri("image/gif", b"GIF89a"), 400, invalid_body(("input_image", "must be PNG, JPEG or WebP"))),
-    Row("a small file of very many pixels", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid_body(("input_image", "must hold at most 64 megapixels"))),
+    Row("a small file of very many pixels", "POST /v2/custom-avatar", picture_data_uri("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (100_000).to_bytes(4, "big") * 2 + b"\x08\x02\0\0\0"), 400, invalid_body(("input_image", "must hold at most 40 megapixels"))),
     Row("another workspace's", "GET /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v2/custom-avatar/$avatar", None, 200, {"id": "$avatar", "message": "Custom avatar deleted successfully"}),
     Row("DELETE of none", "DELETE /v2/custom-avatar/$avatar", None, 404, AVATAR_NOT_FOUND),

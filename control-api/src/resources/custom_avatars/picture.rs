@@ -8,8 +8,8 @@ use crate::error::ApiError;
 /// Maximum file size of a picture, bytes.
 const MAX_IMAGE_BYTES: usize = 9 << 20;
 /// Maximum number of pixels of a picture: a small file may decompress to many.
-const MAX_PIXELS: usize = 64_000_000;
-const TOO_MANY_PIXELS: &str = "must hold at most 64 megapixels";
+const MAX_PIXELS: usize = 40_000_000;
+const TOO_MANY_PIXELS: &str = "must hold at most 40 megapixels";
 
 /// Whether the bytes have the signature of a PNG, JPEG or WebP file. The content is checked by the
 /// renderer.
@@ -77,9 +77,9 @@ mod tests {
             [b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", &size[..]].concat()
         };
         for (kind, fits, bomb) in [
-            ("image/png", png(8000, 8000), png(100_000, 100_000)),
-            ("image/jpeg", jpeg(8000, 8000), jpeg(60_000, 60_000)),
-            ("image/webp", webp(8000, 8000), webp(16_000, 16_000)),
+            ("image/png", png(8000, 5000), png(8000, 5001)),
+            ("image/jpeg", jpeg(8000, 5000), jpeg(8000, 5001)),
+            ("image/webp", webp(8000, 5000), webp(8000, 5001)),
         ] {
             assert_eq!(
                 (rejection(&uri(kind, &fits)), rejection(&uri(kind, &bomb))),

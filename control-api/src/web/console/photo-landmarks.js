@@ -244,3 +244,26 @@ export function handleOfField(field) {
     ? MESH_HANDLES.find(({ index, pair }) => [index, pair].includes(Number(number[1])))
     : HANDLES.find((handle) => handle.path === path);
 }
+
+/** Relations that a rejected order names, and what is wrong then. */
+const ORDERS = {
+  "to the right of": (point, other) => `The ${other} and the ${point} are crossed`,
+  below: (point, other) => `The ${point} lies above the ${other}`,
+  "at the height of": (point, other) => `The ${point} lies far above or below the ${other}`,
+};
+
+/**
+ * Explains a rejection such as `must be to the right of the left corner of the mouth
+ * (landmarks[61])`, which names two points: `{handles, text}`. Either of them may be the wrong one.
+ * Null for all other rejections.
+ * @param {{field: string, reason: string}} rejection
+ */
+export function explainOrder({ field, reason }) {
+  const relations = Object.keys(ORDERS).join("|");
+  const pattern = new RegExp(`^must be (${relations}) the .* \\((landmarks\\S+)\\)$`);
+  const [, relation, path] = pattern.exec(reason) ?? [];
+  const handles = path ? [field, path].map(handleOfField) : [];
+  if (!path || !handles.every(Boolean)) return null;
+  const names = handles.map(({ label }) => label[0].toLowerCase() + label.slice(1));
+  return { handles, text: `${ORDERS[relation](...names)}: move one of them back.` };
+}

@@ -152,16 +152,17 @@ export class PhotoStage {
     const isNewKind = kind(landmarks) !== kind(this.#landmarks);
     this.#landmarks = landmarks;
     if (isNewKind) this.#createHandles(kind(landmarks));
-    this.markInvalid(null);
+    this.markInvalid([]);
     this.#draw();
     // Points that are not at a face yet are moved over the whole photo.
     if (isNewKind) this.#show(Array.isArray(landmarks) ? "face" : "photo");
   }
 
-  /** Marks a handle as wrong, or none. */
+  /** Marks handles as wrong. */
   markInvalid(wrong) {
     for (const { handle, node } of this.#handles) {
-      if (wrong && handle.index === wrong.index) node.setAttribute("aria-invalid", "true");
+      if (wrong.some(({ index }) => index === handle.index))
+        node.setAttribute("aria-invalid", "true");
       else node.removeAttribute("aria-invalid");
     }
   }
@@ -203,7 +204,7 @@ export class PhotoStage {
     else if (handle === ALL_POINTS)
       this.#landmarks = moveOutline(this.#landmarks, [place[0] - from[0], place[1] - from[1]]);
     else this.#landmarks = moveOutlineHandle(this.#landmarks, handle, place);
-    this.markInvalid(null);
+    this.markInvalid([]);
     this.#draw();
     this.#onChange();
   }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { button, h, link } from "./dom.js";
 import { form } from "./form.js";
 import { PhotoCheck } from "./photo-check.js";
-import { defaultOutline, handleOfField, scaleOutline } from "./photo-landmarks.js";
+import { defaultOutline, explainOrder, handleOfField, scaleOutline } from "./photo-landmarks.js";
 import { photoSource } from "./photo-source.js";
 import { PhotoStage } from "./photo-stage.js";
 import { backLink, pageHeader } from "./ui.js";
@@ -65,14 +65,21 @@ const NO_CONSENT = {
 const isAboutPoints = ({ field: name }) => name.startsWith("landmarks");
 
 /**
- * What a person can do about an error: `{text, handle, byHand, again}`. `handle`: the wrong point.
+ * What a person can do about an error: `{text, handles, byHand, again}`. `handles`: the points that
+ * may be wrong.
  * `byHand`: the points can be set by hand. `again`: the same request may succeed later.
  */
 function explain(error) {
   const rejected = error.details.find(isAboutPoints);
   if (rejected) {
+    const order = explainOrder(rejected);
+    if (order) return order;
     const handle = handleOfField(rejected.field);
-    return { handle, text: `${handle?.label ?? "The points"}: ${api.toSentence(rejected.reason)}` };
+    const handles = handle ? [handle] : [];
+    return {
+      handles,
+      text: `${handle?.label ?? "The points"}: ${api.toSentence(rejected.reason)}`,
+    };
   }
   if (error.details.length)
     return { text: error.details.map(({ reason }) => api.toSentence(reason)).join(" ") };
@@ -141,11 +148,11 @@ export async function photoPage({ signal, navigate, setUnsavedCheck }) {
     resetButton.disabled = false;
     requestPreviews(true);
   });
-  const showProblem = ({ text, handle = null, byHand = false, again = false }) => {
+  const showProblem = ({ text, handles = [], byHand = false, again = false }) => {
     problemText = text;
     problem.textContent = text;
     problem.hidden = !text;
-    stage.markInvalid(handle);
+    stage.markInvalid(handles);
     handButton.hidden = !byHand || Boolean(stage.landmarks);
     againButton.hidden = !again;
   };
