@@ -100,6 +100,33 @@ fn what_cannot_be_used_is_refused_with_its_reason() {
 }
 
 #[test]
+fn named_points_of_a_mouth_with_teeth_have_a_warning() {
+    let closed = request();
+    let mouth = &closed.landmarks.as_ref().unwrap()["mouth"];
+    let pixel = |point: &str, axis: usize| mouth[point][axis].as_f64().unwrap() * SIDE as f64;
+    let (upper, lower) = (pixel("upper", 1), pixel("lower", 1));
+    let mut rgb = avatar((SIDE, SIDE)).photo.rgb;
+    for (i, colour) in rgb.chunks_exact_mut(3).enumerate() {
+        let (x, y) = ((i % SIDE) as f64, (i / SIDE) as f64);
+        let is_between = (0.3..0.6).contains(&((y - upper) / (lower - upper)));
+        if is_between && x > pixel("left", 0) && x < pixel("right", 0) {
+            colour.copy_from_slice(&[225, 220, 210]);
+        }
+    }
+    let picture = Picture::new(SIDE, SIDE, rgb).unwrap();
+    let image = STANDARD.encode(landmarks::encode_png(&picture).unwrap());
+    let warns = |request: Request| {
+        let Response::Accepted(accepted) = respond(request) else { panic!("it is refused") };
+        accepted.warnings.iter().any(|text| text.starts_with("the lips seem to be open"))
+    };
+    let smile = || Request { image: image.clone(), ..request() };
+    assert_eq!((warns(closed), warns(smile())), (false, true));
+    // The mesh has the inner edges of the lips.
+    let Response::Accepted(accepted) = respond(smile()) else { panic!("it is refused") };
+    assert!(!warns(Request { landmarks: Some(json!(accepted.landmarks)), ..smile() }));
+}
+
+#[test]
 fn a_picture_of_a_background_is_decoded_and_kept_as_webp() {
     let respond = |file: String| {
         let task: Task = serde_json::from_value(json!({"background": file})).unwrap();

@@ -157,6 +157,8 @@ pub enum Warning {
         /// Width of the face in pixels.
         width: f32,
     },
+    /// The lips seem to be open, but the named points describe closed ones.
+    OpenLips,
     /// The photo was upside down or on its side, and is levelled.
     Turned {
         /// Angle in degrees, clockwise.
@@ -172,6 +174,10 @@ impl fmt::Display for Warning {
                 "the face is only {width:.0} pixels wide, so the avatar will look soft: {:.0} or \
                  more are better",
                 THRESHOLDS.soft_width
+            ),
+            Self::OpenLips => f.write_str(
+                "the lips seem to be open, but named points describe closed lips: send the 478 \
+                 points, or choose a photo with closed lips",
             ),
             Self::Turned { degrees } => {
                 write!(

@@ -3,6 +3,7 @@
 use crate::checks::{Part, Refusal, Warning, check_points};
 use crate::detect::{Detection, detect, distance};
 use crate::networks::Networks;
+use crate::open_lips::open_lips;
 use crate::picture::{Picture, Pyramid};
 use crate::points::{Face, Points};
 use crate::thresholds::THRESHOLDS;
@@ -56,6 +57,20 @@ pub fn find(networks: &Networks, picture: &Picture) -> Result<Found, Refusal> {
 /// Why they cannot be used.
 pub fn check(picture: &Picture, points: &Points) -> Result<Vec<Warning>, Refusal> {
     check_points(&Pyramid::new(picture), points)
+}
+
+/// As [`check`], for points of which a person has set only the named ones: these describe closed
+/// lips.
+///
+/// # Errors
+/// Why they cannot be used.
+pub fn check_named(picture: &Picture, points: &Points) -> Result<Vec<Warning>, Refusal> {
+    let pyramid = Pyramid::new(picture);
+    let mut warnings = check_points(&pyramid, points)?;
+    if open_lips(&pyramid, points) {
+        warnings.push(Warning::OpenLips);
+    }
+    Ok(warnings)
 }
 
 /// The only face. A candidate of the detector counts if the mesh network sees a face there, too.

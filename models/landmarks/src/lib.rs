@@ -20,6 +20,7 @@ mod input;
 mod level;
 mod mask;
 mod networks;
+mod open_lips;
 mod picture;
 mod points;
 pub mod tflite;
@@ -27,7 +28,7 @@ mod thresholds;
 
 pub use checks::{Part, Refusal, Warning};
 pub use decode::{DecodeError, DecodeLimits, decode, encode_png};
-pub use find::{Found, check, find};
+pub use find::{Found, check, check_named, find};
 pub use input::{EyeOutline, InvalidLandmarks, Landmarks, MouthOutline, NoseOutline, Outline};
 pub use level::{FACE_HEIGHT, MAX_SOURCE_SIDE, cover, exceeds_photo, level, resize, source_size};
 pub use mask::{MASK_FILE, MASK_SIDE, Segmenter};

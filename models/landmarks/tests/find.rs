@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 
 use character::{Character, Eyes, Head, Mouth, Pose, Rect, render};
 use landmarks::{
-    FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part, Picture, Point, Points, Refusal, Segmenter,
-    Warning, check, exceeds_photo, find, index, level, resize, source_size,
+    DecodeLimits, FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part, Picture, Point, Points,
+    Refusal, Segmenter, Warning, check, check_named, decode, exceeds_photo, find, index, level,
+    resize, source_size,
 };
 
 /// Side of the drawn pictures in pixels.
@@ -404,4 +405,47 @@ fn a_mask_separates_the_person_from_the_background() {
     }
     let missing = Segmenter::load(Path::new("no/such/folder")).unwrap_err();
     assert!(missing.ends_with("selfie_segmentation.tflite is missing: run `make setup`"));
+}
+
+/// What is known of a mouth by the named points only.
+fn named(picture: &Picture) -> Points {
+    let found = find(networks(), picture).unwrap().points;
+    let (width, height) = (picture.width(), picture.height());
+    Landmarks::Outline(Landmarks::from_points(&found, width, height).outline())
+        .to_points(width, height)
+}
+
+#[test]
+fn named_points_of_open_lips_have_a_warning() {
+    let (picture, _) = at_rest();
+    let points = named(picture);
+    for factor in [0.7, 1.0, 1.3] {
+        assert_eq!(check_named(&scaled(picture, factor), &points), Ok(vec![]), "{factor}");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/avatars");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|name| name == "webp") {
+            let picture = decode(&std::fs::read(&path).unwrap(), DecodeLimits::default()).unwrap();
+            let warnings = check_named(&picture, &named(&picture)).unwrap();
+            assert!(!warnings.contains(&Warning::OpenLips), "{path:?}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 9);
+
+    let open = Pose { mouth: Mouth { jaw: 0.5, ..Mouth::default() }, ..Pose::default() };
+    let open = draw(&open, Rect::whole(SIDE, SIDE));
+    assert_eq!(check_named(&open, &named(&open)), Ok(vec![Warning::OpenLips]));
+    // Teeth: a fifth of the height of the lips, where they meet.
+    let (upper, lower) = (points[index::LIP_UPPER], points[index::LIP_LOWER]);
+    let (centre, height) = (middle(upper, lower), lower[1] - upper[1]);
+    let smile = changed(picture, |x, y| {
+        let [dx, dy] = [x as f32 - centre[0], y as f32 - centre[1]];
+        let is_tooth = dx.abs() < 2.0 * height && (dy + 0.1 * height).abs() < 0.1 * height;
+        if is_tooth { [225, 220, 210] } else { pixel(picture, x, y) }
+    });
+    assert_eq!(check_named(&smile, &points), Ok(vec![Warning::OpenLips]));
+    assert_eq!(check(&smile, &points), Ok(vec![]));
 }

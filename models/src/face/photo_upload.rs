@@ -168,7 +168,9 @@ fn check(
         Some(set) => {
             let points = set.to_points(width, height);
             set.check_distance(&points).map_err(invalid)?;
-            let warnings = landmarks::check(&picture, &points);
+            let is_named = matches!(set, Landmarks::Outline(_));
+            let check = if is_named { landmarks::check_named } else { landmarks::check };
+            let warnings = check(&picture, &points);
             (points, warnings.map_err(|refusal| refused(refusal.reason(), refusal))?)
         }
         None => {
