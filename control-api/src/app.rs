@@ -18,6 +18,7 @@ use crate::config::{Config, StockAvatar};
 use crate::resources::demo;
 use crate::router;
 use crate::scope::Scope;
+use crate::secret_key::SecretKey;
 use crate::state::api_key::{self, EnvironmentKey};
 use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
@@ -57,10 +58,11 @@ pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
     DataFolder(PathBuf, #[source] io::Error),
-    /// The database was created by servers with other key files.
+    /// The database was created by servers with other keys.
     #[error(
-        "the database belongs to servers with other keys: copy secrets.key and tokens.key from one \
-         of their data folders to {0}"
+        "the database belongs to servers with other keys: give this server their \
+         server.secrets_key and server.tokens_key, or copy secrets.key and tokens.key from one of \
+         their data folders to {0}"
     )]
     KeyMismatch(PathBuf),
     /// The storage of recordings cannot be used.
@@ -195,10 +197,12 @@ impl App {
         prepare_data_folder(&data)?;
         let lock = open_private_file(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
-        let keys = [
-            vault::load_or_create_key(&data.join("secrets.key")).map_err(fail)?,
-            vault::load_or_create_key(&data.join("tokens.key")).map_err(fail)?,
-        ];
+        let key = |configured: &Option<SecretKey>, file| match configured {
+            Some(key) => Ok(*key.bytes()),
+            None => vault::load_or_create_key(&data.join(file)).map_err(fail),
+        };
+        let keys =
+            [key(&config.secrets_key, "secrets.key")?, key(&config.tokens_key, "tokens.key")?];
         let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
         let media_links = MediaLinkSigner::new(&keys[1]);
         let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
