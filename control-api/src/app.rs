@@ -15,6 +15,7 @@ use tokio::sync::{broadcast, mpsc};
 use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, recovery};
 use crate::config::{Config, StockAvatar};
+use crate::join::relayed;
 use crate::resources::demo;
 use crate::router;
 use crate::scope::Scope;
@@ -27,6 +28,7 @@ use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, Unco
 use crate::state::media_link::MediaLinkSigner;
 use crate::state::photo_checks::PhotoChecks;
 use crate::state::rate_limit::{RateLimit, WindowLimit};
+use crate::state::relay::Relay;
 use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::storage::{self, Storage};
@@ -254,6 +256,7 @@ impl App {
             commits: commits.clone(),
             connections: Arc::clone(&connections),
         };
+        let relay = Arc::new(Relay::new(store.clone(), Arc::clone(&server_id)));
         let state = AppState {
             environment_key: EnvironmentKey::new(
                 config.api_key.as_deref().map(|key| (key, workspace.as_str())),
@@ -276,6 +279,7 @@ impl App {
             guardrail_callbacks_dropped: Arc::default(),
             pending_offers: Arc::new(PendingOffers::new(offer_time)),
             connecting_calls: ConnectingCalls::default(),
+            relay,
             unconfirmed_ends: UnconfirmedEnds::default(),
             connections,
             photo_checks: PhotoChecks::new(photo_checker),
@@ -403,7 +407,13 @@ impl App {
     async fn run_tasks(&self, shutdown: BoxFuture<'_, ()>) {
         let taken = self.background_inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(inputs) = taken else { return };
-        background::run(&self.state, inputs, shutdown).await;
+        let state = Arc::clone(&self.state);
+        let execute = Arc::new(move |request| {
+            let executed: BoxFuture<'static, _> =
+                Box::pin(relayed::execute(Arc::clone(&state), request));
+            executed
+        });
+        background::run(&self.state, inputs, execute, shutdown).await;
     }
 }
 

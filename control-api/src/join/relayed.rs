@@ -29,11 +29,9 @@ pub(crate) async fn execute(state: Arc<AppState>, request: RelayedRequest) -> Re
         RelayedRequest::HangUp { conversation, connection } => {
             RelayedReply::HungUp(engine.hang_up(conversation, connection).await)
         }
-        RelayedRequest::Offer { conversation, offer } => {
-            accept_offer(&state, conversation, offer)
-                .await
-                .unwrap_or_else(|error| RelayedReply::Refused(error.into()))
-        }
+        RelayedRequest::Offer { conversation, offer } => accept_offer(&state, conversation, offer)
+            .await
+            .unwrap_or_else(|error| RelayedReply::Refused(error.into())),
     }
 }
 

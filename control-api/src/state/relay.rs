@@ -46,7 +46,10 @@ pub(crate) struct ClientOffer {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum RelayedReply {
     Command(CommandOutcome),
-    Answer { sdp: String, connection: String },
+    Answer {
+        sdp: String,
+        connection: String,
+    },
     /// Whether the connection existed.
     HungUp(bool),
     /// The other server does not hold the call.

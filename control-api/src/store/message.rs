@@ -66,12 +66,7 @@ impl Store {
     }
 
     /// Adds the reply to a request that was taken, and notifies its sender.
-    pub(crate) async fn reply_to_message(
-        &self,
-        id: &str,
-        sender: &str,
-        reply: &str,
-    ) -> Result<()> {
+    pub(crate) async fn reply_to_message(&self, id: &str, sender: &str, reply: &str) -> Result<()> {
         sqlx::query(
             "WITH done AS (UPDATE message SET state = 'done', reply = $2 WHERE id = $1 \
              AND state = 'taken' RETURNING id) SELECT pg_notify($3, $4 || id) FROM done",
