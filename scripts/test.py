@@ -64,7 +64,7 @@ REPORT_TIME_FLAGS = ["-Zunstable-options", "--report-time"]
 #: single writer, crashes, outages, the outbox of webhooks, lists, workspaces. All other tests use
 #: only what both stores have in common, and run on SQLite.
 STORE_TESTS = [
-    *("servers::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
+    *("servers::", "relay::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
     "custom_avatars::a_dead_server_s_drawing_is_taken_over",
     "backgrounds::agents_share_a_background_with_the_same_content",
     "backgrounds::calls_show_the_previous_background_until_the_new_one_is_drawn",

@@ -7,12 +7,14 @@
 mod keys;
 pub(crate) mod providers;
 mod recording;
+mod secret_file;
 mod source;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use control_api::SecretKey;
 use serde::Deserialize;
 
 /// The whole configuration, every value present and in range.
@@ -42,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    pub(crate) secrets_key: Option<SecretKey>,
+    pub(crate) tokens_key: Option<SecretKey>,
     pub(crate) trusted_proxies: Vec<String>,
     pub(crate) cors_origins: Vec<String>,
     pub(crate) metrics_token: Option<String>,
@@ -58,6 +62,8 @@ impl Default for Server {
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            secrets_key: None,
+            tokens_key: None,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
             metrics_token: None,
@@ -70,7 +76,7 @@ impl Default for Server {
 }
 
 impl std::fmt::Debug for Server {
-    /// Omits the database's password and the metrics token.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
             .field("listen", &self.listen)

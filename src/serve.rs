@@ -245,6 +245,8 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         listen,
         data: config.server.data.clone(),
         database_url: config.server.database_url.clone(),
+        secrets_key: config.server.secrets_key.clone(),
+        tokens_key: config.server.tokens_key.clone(),
         public_url: config
             .server
             .public_url

@@ -15,9 +15,11 @@ use tokio::sync::{broadcast, mpsc};
 use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, recovery};
 use crate::config::{Config, StockAvatar};
+use crate::join::relayed;
 use crate::resources::demo;
 use crate::router;
 use crate::scope::Scope;
+use crate::secret_key::SecretKey;
 use crate::state::api_key::{self, EnvironmentKey};
 use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
@@ -26,6 +28,7 @@ use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, Unco
 use crate::state::media_link::MediaLinkSigner;
 use crate::state::photo_checks::PhotoChecks;
 use crate::state::rate_limit::{RateLimit, WindowLimit};
+use crate::state::relay::Relay;
 use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::storage::{self, Storage};
@@ -57,10 +60,11 @@ pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
     DataFolder(PathBuf, #[source] io::Error),
-    /// The database was created by servers with other key files.
+    /// The database was created by servers with other keys.
     #[error(
-        "the database belongs to servers with other keys: copy secrets.key and tokens.key from one \
-         of their data folders to {0}"
+        "the database belongs to servers with other keys: give this server their \
+         server.secrets_key and server.tokens_key, or copy secrets.key and tokens.key from one of \
+         their data folders to {0}"
     )]
     KeyMismatch(PathBuf),
     /// The storage of recordings cannot be used.
@@ -195,10 +199,12 @@ impl App {
         prepare_data_folder(&data)?;
         let lock = open_private_file(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
-        let keys = [
-            vault::load_or_create_key(&data.join("secrets.key")).map_err(fail)?,
-            vault::load_or_create_key(&data.join("tokens.key")).map_err(fail)?,
-        ];
+        let key = |configured: &Option<SecretKey>, file| match configured {
+            Some(key) => Ok(*key.bytes()),
+            None => vault::load_or_create_key(&data.join(file)).map_err(fail),
+        };
+        let keys =
+            [key(&config.secrets_key, "secrets.key")?, key(&config.tokens_key, "tokens.key")?];
         let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
         let media_links = MediaLinkSigner::new(&keys[1]);
         let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
@@ -250,6 +256,7 @@ impl App {
             commits: commits.clone(),
             connections: Arc::clone(&connections),
         };
+        let relay = Arc::new(Relay::new(store.clone(), Arc::clone(&server_id)));
         let state = AppState {
             environment_key: EnvironmentKey::new(
                 config.api_key.as_deref().map(|key| (key, workspace.as_str())),
@@ -272,6 +279,7 @@ impl App {
             guardrail_callbacks_dropped: Arc::default(),
             pending_offers: Arc::new(PendingOffers::new(offer_time)),
             connecting_calls: ConnectingCalls::default(),
+            relay,
             unconfirmed_ends: UnconfirmedEnds::default(),
             connections,
             photo_checks: PhotoChecks::new(photo_checker),
@@ -399,7 +407,13 @@ impl App {
     async fn run_tasks(&self, shutdown: BoxFuture<'_, ()>) {
         let taken = self.background_inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(inputs) = taken else { return };
-        background::run(&self.state, inputs, shutdown).await;
+        let state = Arc::clone(&self.state);
+        let execute = Arc::new(move |request| {
+            let executed: BoxFuture<'static, _> =
+                Box::pin(relayed::execute(Arc::clone(&state), request));
+            executed
+        });
+        background::run(&self.state, inputs, execute, shutdown).await;
     }
 }
 

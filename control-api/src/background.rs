@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::cluster::lease::{self, LeaseTask};
 use crate::cluster::recovery::RecoveryTask;
+use crate::cluster::relay_task::{Execute, RelayTask};
 use crate::events::Writer;
 use crate::http::key_usage_writer::KeyUsageTask;
 use crate::resources::characters::PreviewTask;
@@ -46,7 +47,13 @@ pub(crate) struct BackgroundInputs {
 
 /// Runs all background tasks until `shutdown`. Then it waits for them, releases the lease and
 /// closes the store.
-pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: BoxFuture<'_, ()>) {
+/// `execute` executes the requests of other servers.
+pub(crate) async fn run(
+    state: &AppState,
+    inputs: BackgroundInputs,
+    execute: Execute,
+    shutdown: BoxFuture<'_, ()>,
+) {
     let (stop, stopped) = watch::channel(false);
     let (tasks, stopped) = (&state.tasks, &stopped);
     let writer = event_writer(state, inputs.events, stopped.clone());
@@ -64,6 +71,7 @@ pub(crate) async fn run(state: &AppState, inputs: BackgroundInputs, shutdown: Bo
         spawn_supervised(tasks, stopped, "webhooks", webhooks),
         spawn_supervised(tasks, stopped, "guardrail_callbacks", callbacks),
         spawn_supervised(tasks, stopped, "lease", lease_task(state)),
+        spawn_supervised(tasks, stopped, "relay", relay_task(state, execute)),
         spawn_supervised(tasks, stopped, "conversations", recovery_task(state)),
         spawn_supervised(tasks, stopped, "drawings", bakes),
         spawn_supervised(tasks, stopped, "erasure", erasure),
@@ -132,6 +140,16 @@ fn lease_task(state: &AppState) -> LeaseTask {
         outbox: state.outbox.clone(),
         bake_queued: Arc::clone(&state.bake_queued),
         document_queued: Arc::clone(&state.document_queued),
+    }
+}
+
+fn relay_task(state: &AppState, execute: Execute) -> RelayTask {
+    RelayTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        database_url: state.config.database_url.clone(),
+        relay: Arc::clone(&state.relay),
+        execute,
     }
 }
 

@@ -14,6 +14,7 @@ use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::secret_key::SecretKey;
 use crate::store::crash_points::CrashHook;
 
 /// Everything that concerns this plane. The binary parses files and environment and fills it in.
@@ -25,9 +26,14 @@ pub struct Config {
     /// `server.data`: folder of the database and the key files; created if absent.
     pub data: PathBuf,
     /// `server.database_url`: a PostgreSQL database that several servers may share; `None` = SQLite
-    /// in the data folder. Servers that share a database have the same key files in their data
-    /// folders.
+    /// in the data folder. Servers that share a database have the same keys.
     pub database_url: Option<String>,
+    /// `server.secrets_key`: encrypts the secrets of the store; `None` = `secrets.key` in the data
+    /// folder, created if absent.
+    pub secrets_key: Option<SecretKey>,
+    /// `server.tokens_key`: signs session tokens and links; `None` = `tokens.key` in the data folder,
+    /// created if absent.
+    pub tokens_key: Option<SecretKey>,
     /// `server.public_url`: `{base_url}`, without a trailing slash; otherwise `http://` and the
     /// request's checked Host.
     pub public_url: Option<String>,
@@ -91,6 +97,8 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             data: PathBuf::from("data"),
             database_url: None,
+            secrets_key: None,
+            tokens_key: None,
             public_url: None,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),

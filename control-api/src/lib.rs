@@ -14,7 +14,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `clock`, `scope` | time; scopes of API keys |
+//! | `clock`, `scope`, `secret_key` | time; scopes of API keys; the keys of a server |
 //! | `store/` | the database, one file per table; encryption of secrets |
 //! | `config`, `error` | configuration; every error response, with its exact bytes |
 //! | `storage` | the storage of recordings: a folder, or object storage |
@@ -51,6 +51,7 @@ mod ops;
 mod resources;
 mod router;
 mod scope;
+mod secret_key;
 mod state;
 mod storage;
 mod store;
@@ -67,6 +68,7 @@ pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]
 pub use join::signaling::validate_trickle;
 pub use scope::{ParseScopeError, Scope};
+pub use secret_key::SecretKey;
 pub use storage::check as check_storage;
 pub use store::Error as StoreError;
 pub use store::crash_points::{CrashHook, CrashPoint};

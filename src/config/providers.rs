@@ -1,7 +1,6 @@
 //! `[providers]`: the operator's accounts at vendors, and the providers of agents that name none.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use models::registry::{
 };
 use serde::Deserialize;
 
+use super::secret_file::read_secret;
 use super::source::ValueKind;
 
 /// `[providers]`
@@ -222,7 +222,7 @@ impl Providers {
             if settings.api_key.is_some() {
                 return Err((key, "has both api_key and api_key_file; keep one of them".into()));
             }
-            settings.api_key = Some(read_key(path).map_err(|why| (key, why))?);
+            settings.api_key = Some(read_secret(path).map_err(|why| (key, why))?);
         }
         Ok(())
     }
@@ -259,7 +259,7 @@ fn filled(text: Option<String>) -> Option<String> {
 fn account_variable(name: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let of_file = || {
         let path = variable(&format!("{name}_FILE")).filter(|path| !path.is_empty())?;
-        read_key(Path::new(&path)).ok()
+        read_secret(Path::new(&path)).ok()
     };
     variable(name).or_else(|| name.ends_with("_API_KEY").then(of_file).flatten())
 }
@@ -273,7 +273,7 @@ fn environment_variable(name: &str) -> Option<String> {
         return None;
     }
     let path = std::env::var_os(format!("{name}_FILE")).filter(|path| !path.is_empty())?;
-    match read_key(Path::new(&path)) {
+    match read_secret(Path::new(&path)) {
         Ok(key) => Some(key),
         Err(reason) => {
             tracing::error!(variable = format!("{name}_FILE"), reason, "a key is not read");
@@ -294,38 +294,9 @@ pub(crate) fn unreadable_key_files(
         }
         let name = format!("{name}_FILE");
         let path = variable(&name).filter(|path| !path.is_empty())?;
-        Some((name, read_key(Path::new(&path)).err()?))
+        Some((name, read_secret(Path::new(&path)).err()?))
     };
     names.filter_map(fault).collect()
-}
-
-/// Maximum size of a file with a key, bytes.
-const MAX_KEY_FILE_BYTES: u64 = 16 << 10;
-
-/// The only line of a file with a key.
-fn read_key(path: &Path) -> Result<String, String> {
-    let name = path.display();
-    let unreadable = |error: std::io::Error| format!("{name} cannot be read: {error}");
-    // A device or a pipe may have no end.
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(format!("{name} is not a regular file"));
-    }
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_KEY_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > MAX_KEY_FILE_BYTES {
-        return Err(format!("{name} has more than {MAX_KEY_FILE_BYTES} bytes"));
-    }
-    let Ok(text) = String::from_utf8(bytes) else {
-        return Err(format!("{name} is not a text in UTF-8"));
-    };
-    match text.trim() {
-        "" => Err(format!("{name} is empty")),
-        key if key.contains(['\n', '\r']) => {
-            Err(format!("{name} has more than one line; keep only the key"))
-        }
-        key => Ok(key.to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -348,31 +319,6 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0, "DEEPGRAM_API_KEY_FILE");
         assert!(found[0].1.starts_with("/no/such/key cannot be read: "), "{found:?}");
-    }
-
-    #[test]
-    fn a_key_file_is_a_small_regular_file_with_one_line() {
-        let folder = std::env::temp_dir().join(format!("visavis-key-files-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("key");
-        let read = |content: &[u8]| {
-            std::fs::write(&file, content).unwrap();
-            let read = read_key(&file);
-            read.map_err(|why| why.replace(&*file.to_string_lossy(), "FILE"))
-        };
-        for (content, expected) in [
-            (&b" key\r\n\n"[..], Ok("key")),
-            (b"\n", Err("FILE is empty")),
-            (b"key\nsecond\n", Err("FILE has more than one line; keep only the key")),
-            (b"\xff\xfe", Err("FILE is not a text in UTF-8")),
-            (&[b'k'; 16_385], Err("FILE has more than 16384 bytes")),
-        ] {
-            assert_eq!(read(content).as_deref().map_err(|why| &**why), expected);
-        }
-        assert!(read_key(&folder).unwrap_err().ends_with(" is not a regular file"));
-        let zero = read_key(Path::new("/dev/zero"));
-        assert_eq!(zero, Err("/dev/zero is not a regular file".into()));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use super::keys::{CONFIG_KEYS, OTHER_VARIABLES};
+use super::secret_file::read_secret;
 use super::{Config, providers};
 
 /// The section with accounts, which are tables.
@@ -18,6 +19,9 @@ const PROVIDERS: &str = "providers";
 pub(super) enum ValueKind {
     /// The text as it is, even if it resembles a number.
     Text,
+    /// A text that only the operator may know. The key with `_file` behind its name names a file
+    /// that contains it.
+    Secret,
     Number,
     /// `true` or `false`, also `1`, `0`, `yes`, `no`, `on`, `off`.
     Bool,
@@ -42,9 +46,25 @@ pub(super) struct ConfigSource {
     locations: HashMap<String, Location>,
 }
 
+/// Behind the name of a key: the value is in a file.
+const FILE_SUFFIX: &str = "_file";
+
 fn value_kind(section: &str, key: &str) -> Option<ValueKind> {
     let (_, keys) = CONFIG_KEYS.iter().find(|(name, _)| *name == section)?;
-    keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind)
+    let kind_of = |key: &str| keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
+    let is_secret = |key: &&str| kind_of(key) == Some(ValueKind::Secret);
+    let of_file = || key.strip_suffix(FILE_SUFFIX).filter(is_secret).map(|_| ValueKind::Text);
+    kind_of(key).or_else(of_file)
+}
+
+/// The names of all keys, those of files included: section, key and type.
+fn all_keys() -> impl Iterator<Item = (&'static str, String, ValueKind)> {
+    let keys = CONFIG_KEYS.iter().flat_map(|(s, keys)| keys.iter().map(move |key| (*s, key)));
+    keys.flat_map(|(section, &(key, kind))| {
+        let file = (kind == ValueKind::Secret)
+            .then(|| (section, format!("{key}{FILE_SUFFIX}"), ValueKind::Text));
+        [Some((section, key.to_owned(), kind)), file].into_iter().flatten()
+    })
 }
 
 impl ConfigSource {
@@ -65,7 +85,43 @@ impl ConfigSource {
         for (name, text) in environment {
             source.apply_variable(&name, &text)?;
         }
+        source.read_secret_files()?;
         Ok(source)
+    }
+
+    /// Replaces the keys that name a file by its content.
+    fn read_secret_files(&mut self) -> Result<(), String> {
+        let secrets = all_keys().filter(|(.., kind)| *kind == ValueKind::Secret);
+        for (section, key, _) in secrets {
+            let Some(Value::Table(table)) = self.table.get_mut(section) else { continue };
+            let by_file = format!("{key}{FILE_SUFFIX}");
+            let Some(file) = table.remove(&by_file) else { continue };
+            let has_key = table.contains_key(&key);
+            let [full, full_by_file] = [&key, &by_file].map(|key| format!("{section}.{key}"));
+            let is_variable =
+                |key| matches!(self.locations.get(key), Some(Location::EnvVariable(_)));
+            // The environment overrides the file.
+            match (has_key, is_variable(&full), is_variable(&full_by_file)) {
+                (true, true, false) => continue,
+                (true, false, true) | (false, ..) => {}
+                _ => {
+                    let reason = format!("both {key} and {by_file} are set; keep one of them");
+                    return Err(self.with_location(&full_by_file, &reason));
+                }
+            }
+            let secret = match file.as_str() {
+                Some(path) => read_secret(Path::new(path)),
+                None => Err("must be a string in quotes".to_owned()),
+            };
+            match secret {
+                Ok(secret) => table.insert(key, Value::String(secret)),
+                Err(reason) => return Err(self.with_location(&full_by_file, &reason)),
+            };
+            if let Some(location) = self.locations.remove(&full_by_file) {
+                self.locations.insert(full, location);
+            }
+        }
+        Ok(())
     }
 
     fn parse_file(&mut self, text: &str) -> Result<(), String> {
@@ -78,7 +134,7 @@ impl ConfigSource {
         let mut locations = HashMap::new();
         for (section, value) in spanned.get_ref() {
             let (section_line, section) = (line(section.span().start), &**section.get_ref());
-            let Some((_, keys)) = CONFIG_KEYS.iter().find(|(name, _)| *name == section) else {
+            if !CONFIG_KEYS.iter().any(|(name, _)| *name == section) {
                 return Err(at(
                     section_line,
                     &unknown_key(
@@ -87,7 +143,7 @@ impl ConfigSource {
                         CONFIG_KEYS.iter().map(|(name, _)| *name),
                     ),
                 ));
-            };
+            }
             let DeValue::Table(entries) = value.get_ref() else {
                 return Err(at(
                     section_line,
@@ -99,7 +155,9 @@ impl ConfigSource {
                 if let (PROVIDERS, DeValue::Table(account)) = (section, value.get_ref()) {
                     check_account(key, account).map_err(|what| at(line, &what))?;
                 } else if value_kind(section, key).is_none() {
-                    let known = keys.iter().map(|(name, _)| *name);
+                    let known = all_keys().filter(|(s, ..)| *s == section).map(|(_, key, _)| key);
+                    let known: Vec<String> = known.collect();
+                    let known = known.iter().map(String::as_str);
                     return Err(at(line, &unknown_key(&format!("{section}.{key}"), key, known)));
                 }
                 locations.insert(format!("{section}.{key}"), Location::Line(line));
@@ -116,14 +174,11 @@ impl ConfigSource {
         if OTHER_VARIABLES.contains(&name) {
             return Ok(());
         }
-        let known_keys = CONFIG_KEYS
-            .iter()
-            .flat_map(|(s, keys)| keys.iter().map(move |(k, kind)| (*s, *k, *kind)));
         let Some((section, key, kind)) =
-            known_keys.clone().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
+            all_keys().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
         else {
             let known_keys: Vec<String> =
-                known_keys.map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
+                all_keys().map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
             return Err(unknown_key(name, name, known_keys.iter().map(String::as_str)));
         };
         if text.trim().is_empty() {
@@ -132,7 +187,7 @@ impl ConfigSource {
         let value = parse_variable(kind, text).map_err(|reason| format!("{name}: {reason}"))?;
         let section_table = self.table.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(table) = section_table {
-            table.insert(key.to_owned(), value);
+            table.insert(key.clone(), value);
         }
         self.locations.insert(format!("{section}.{key}"), Location::EnvVariable(name.to_owned()));
         Ok(())
@@ -182,7 +237,9 @@ impl ConfigSource {
 /// which may be a password.
 fn type_mismatch(kind: ValueKind, value: &Value) -> Option<String> {
     let reason = match kind {
-        ValueKind::Text if !value.is_str() => Some("must be a string in quotes"),
+        ValueKind::Text | ValueKind::Secret if !value.is_str() => {
+            Some("must be a string in quotes")
+        }
         ValueKind::Number if !value.is_integer() && !value.is_float() => Some("must be a number"),
         ValueKind::Number => Some("must be a whole number that is not negative and not too large"),
         ValueKind::Bool => Some("must be true or false"),
@@ -196,7 +253,7 @@ fn type_mismatch(kind: ValueKind, value: &Value) -> Option<String> {
             "must be a list, such as [{ urls = [\"turn:…\"], username = \"…\", \
              credential = \"…\" }]",
         ),
-        ValueKind::Text | ValueKind::TextList => None,
+        ValueKind::Text | ValueKind::Secret | ValueKind::TextList => None,
     };
     reason.map(str::to_owned)
 }
@@ -225,7 +282,7 @@ fn parse_variable(kind: ValueKind, text: &str) -> Result<Value, String> {
             .ok_or_else(|| "is not a list".to_owned());
     }
     Ok(match kind {
-        ValueKind::Text => Value::String(text.to_owned()),
+        ValueKind::Text | ValueKind::Secret => Value::String(text.to_owned()),
         ValueKind::Number => parse_number(text)?,
         ValueKind::Bool => match text.trim().to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Value::Boolean(true),

@@ -4,7 +4,7 @@ use super::keys::CONFIG_KEYS;
 use super::*;
 
 /// Loads a file with this content. The temporary file's name is removed from the error message.
-fn load_toml(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+pub(super) fn load_toml(file: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("visavis-config-{}-{number}", std::process::id()));
@@ -18,6 +18,9 @@ fn load_toml(file: &str, environment: &[(&str, &str)]) -> Result<Config, String>
 fn load_variable(name: &str, text: &str) -> Result<Config, String> {
     load_toml("", &[(name, text)])
 }
+
+/// 32 bytes in base64.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 #[test]
 fn environment_wins_over_file_over_default() {
@@ -172,6 +175,8 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             |c| format!("{:?}", c.server.database_url),
             "Some(\"postgres://host/name\")",
         ),
+        ("server.secrets_key", KEY, |c| format!("{:?}", c.server.secrets_key), "Some(SecretKey)"),
+        ("server.tokens_key", KEY, |c| format!("{:?}", c.server.tokens_key), "Some(SecretKey)"),
         (
             "knowledge.embeddings_url",
             "https://api.example/v1",

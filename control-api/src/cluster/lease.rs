@@ -22,6 +22,8 @@ use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store::{self, Store, delivery, server};
 
+/// Requests between servers are removed after this time. Their senders wait a few seconds.
+const MESSAGE_LIFETIME: Duration = Duration::from_secs(60);
 /// Number of renewals within a lease.
 const RENEWALS_PER_LEASE: u32 = 6;
 
@@ -82,6 +84,8 @@ impl LeaseTask {
         // queued.
         self.bake_queued.notify_one();
         self.document_queued.notify_one();
+        let forgotten = clock::now() - clock::to_micros(MESSAGE_LIFETIME);
+        self.store.remove_old_messages(forgotten).await?;
         // Another server may have erased conversations whose files are here.
         erasure::remove_erased_files(&self.store, &self.server_id, &self.data).await?;
         Ok(())

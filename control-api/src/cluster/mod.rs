@@ -1,6 +1,7 @@
 //! Servers that share a database: the lease of each, the end of conversations whose server has died
-//! or that no client joined, and the erasure of old records.
+//! or that no client joined, the erasure of old records, and requests of other servers.
 
 pub(crate) mod erasure;
 pub(crate) mod lease;
 pub(crate) mod recovery;
+pub(crate) mod relay_task;

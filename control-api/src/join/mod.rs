@@ -5,4 +5,5 @@ pub(crate) mod about;
 pub(crate) mod call_config;
 pub(crate) mod embed;
 pub(crate) mod prompt;
+pub(crate) mod relayed;
 pub(crate) mod signaling;

@@ -16,7 +16,8 @@
 //!   started and expired: 401      ended, or the call panicked: 409
 //! ```
 //!
-//! A call that runs on another server is refused with a capacity error.
+//! An offer for a call that another server holds is relayed to it: the answer has that server's
+//! candidates.
 
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
+use crate::clock;
 use crate::error::ApiError;
 use crate::events::record;
 use crate::http::auth::bearer_token;
@@ -45,6 +47,7 @@ use crate::http::security_headers::call_span;
 use crate::join::{call_config, prompt};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
+use crate::state::relay::ClientOffer;
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 
 /// Maximum size of a session description, bytes. The largest one observed has 10 kB.
@@ -142,24 +145,43 @@ fn to_api_error(error: OfferError) -> ApiError {
     }
 }
 
-/// Refuses a request about a running call of another server. The client's next attempt may reach
-/// that server.
-fn ensure_local(state: &AppState, row: &Row) -> Result<(), ApiError> {
-    if row.status == IN_PROGRESS && row.server != *state.server_id {
-        return Err(ApiError::NoCapacity("the call runs on another server".into()));
-    }
-    Ok(())
-}
-
-/// Submits an offer to the engine.
+/// Submits an offer to the server that holds the call: this one, unless another one runs the call
+/// or has accepted an offer that may still connect.
 async fn submit_offer(
     state: &AppState,
-    row: &Row,
+    row: Row,
     peer: Peer,
-    sdp: String,
-    replaces: Option<String>,
-    restart: bool,
+    (sdp, replaces, restart): (String, Option<String>, bool),
 ) -> Result<AcceptedOffer, ApiError> {
+    let network = (!state.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
+    let offer = ClientOffer { sdp, replaces, restart, network };
+    let Some(id) = row.id.parse().ok().filter(|_| state.store.is_shared()) else {
+        return accept_offer(state, &row, offer).await;
+    };
+    if let Some(holder) = state.relay.other_holder(id).await? {
+        return state.relay.submit_offer(&holder, id, offer).await;
+    }
+    if row.status != STARTED {
+        return accept_offer(state, &row, offer).await;
+    }
+    ensure_accepting(state, &row)?;
+    let duration = clock::to_micros(state.config.timeouts.offer);
+    if state.store.claim_conversation(&row.id, &state.server_id, duration).await? {
+        let accepted = accept_offer(state, &row, offer).await;
+        if accepted.is_err() && !state.pending_offers.contains(id) {
+            state.store.release_claim(&row.id, &state.server_id).await?;
+        }
+        return accepted;
+    }
+    // Another server was faster, or the conversation has ended.
+    match state.relay.other_holder(id).await? {
+        Some(holder) => state.relay.submit_offer(&holder, id, offer).await,
+        None => Err(ApiError::Conflict("Conversation has ended".into())),
+    }
+}
+
+/// Refuses an offer that would start a call while this server starts none.
+fn ensure_accepting(state: &AppState, row: &Row) -> Result<(), ApiError> {
     if state.is_draining() && row.status != IN_PROGRESS {
         // The engine counts the rejected calls.
         let capacity_error = state.engine().reject_new_call();
@@ -171,7 +193,16 @@ async fn submit_offer(
     if let Some(reason) = state.persistence_failure().filter(|_| row.status == STARTED) {
         return Err(ApiError::StoreUnwritable(reason));
     }
-    ensure_local(state, row)?;
+    Ok(())
+}
+
+/// Submits an offer to the engine of this server.
+pub(super) async fn accept_offer(
+    state: &AppState,
+    row: &Row,
+    offer: ClientOffer,
+) -> Result<AcceptedOffer, ApiError> {
+    ensure_accepting(state, row)?;
     let call = call_config::build_shared(state, row).await?;
     let id = call.id;
     let quota_taken = quota::reserve_call(state, row).await?;
@@ -180,7 +211,7 @@ async fn submit_offer(
         commands.extend(prompt::visitor_context_command(row, call.trust_client_context));
         commands.extend(state.store.queued_commands(&row.id).await?);
     }
-    let network = (!state.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
+    let ClientOffer { sdp, replaces, restart, network } = offer;
     let caller = Caller { network, agent: row.agent.clone() };
     let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
     let accepted = state.engine().accept_offer(offer).await.map_err(|error| {
@@ -238,10 +269,10 @@ async fn whip_offer(
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
     let row = find_joinable(&state, &claims).await?;
-    let accepted = submit_offer(&state, &row, peer, sdp, None, false).await?;
+    let accepted = submit_offer(&state, row, peer, (sdp, None, false)).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
-        (header::LOCATION, format!("/rtc/{}/{}", row.id, accepted.connection)),
+        (header::LOCATION, format!("/rtc/{}/{}", claims.sub, accepted.connection)),
     ];
     Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
 }
@@ -255,8 +286,10 @@ async fn whip_trickle(
     let (parts, request) = split_request(request);
     let claims = verify_token_for(&state, &parts, &id)?;
     read_body(request, "application/trickle-ice-sdpfrag").await?;
-    ensure_local(&state, &find_joinable(&state, &claims).await?)?;
-    if !state.connections.contains(claims.sub, &resource) {
+    find_joinable(&state, &claims).await?;
+    // The other server knows the resource, and nothing would change there.
+    let is_remote = state.relay.other_holder(claims.sub).await?.is_some();
+    if !is_remote && !state.connections.contains(claims.sub, &resource) {
         return Err(ApiError::NotFound(crate::error::Resource::Route));
     }
     Ok(StatusCode::NO_CONTENT)
@@ -269,7 +302,7 @@ async fn whip_hang_up(
 ) -> Result<StatusCode, ApiError> {
     let (parts, _) = split_request(request);
     let claims = verify_token_for(&state, &parts, &id)?;
-    if state.engine().hang_up(claims.sub, resource).await {
+    if state.engine().hang_up(claims.sub, resource.clone()).await {
         return Ok(StatusCode::OK);
     }
     // A call that ended by itself has no connection to hang up.
@@ -277,9 +310,12 @@ async fn whip_hang_up(
     match find_joinable(&state, &claims).await {
         Err(ApiError::Conflict(_)) => Ok(StatusCode::OK),
         Err(rejection) => Err(rejection),
-        Ok(row) => {
-            ensure_local(&state, &row).and(Err(ApiError::NotFound(crate::error::Resource::Route)))
-        }
+        Ok(_) => match state.relay.other_holder(claims.sub).await? {
+            Some(holder) if state.relay.hang_up(&holder, claims.sub, resource).await? => {
+                Ok(StatusCode::OK)
+            }
+            _ => Err(ApiError::NotFound(crate::error::Resource::Route)),
+        },
     }
 }
 
@@ -387,12 +423,10 @@ async fn rtvi_offer(
         return Ok(axum::Json(Taken { status: "success" }).into_response());
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
-    let (sdp, replaces, restart) = parse_offer(value)?;
+    let offer = parse_offer(value)?;
     let row = find_joinable(&state, &claims).await?;
     // The path does not contain the conversation's id.
-    let accepted = submit_offer(&state, &row, peer, sdp, replaces, restart)
-        .instrument(call_span(claims.sub))
-        .await?;
+    let accepted = submit_offer(&state, row, peer, offer).instrument(call_span(claims.sub)).await?;
     Ok(axum::Json(Answer { sdp: accepted.answer, kind: "answer", pc_id: accepted.connection })
         .into_response())
 }

@@ -16,6 +16,7 @@ pub(crate) mod photo_checks;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
 pub(crate) mod recording_queue;
+pub(crate) mod relay;
 pub(crate) mod supervise;
 pub(crate) mod voice_cache;
 pub(crate) mod webhook_queue;
@@ -41,6 +42,7 @@ use self::photo_checks::PhotoChecks;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::{RateLimit, WindowLimit};
 use self::recording_queue::RecordingQueue;
+use self::relay::Relay;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
 use self::voice_cache::VoiceCache;
 use self::webhook_queue::OutboxMessage;
@@ -93,6 +95,8 @@ pub(crate) struct AppState {
     pub(crate) pending_offers: Arc<PendingOffers>,
     /// Calls that may still connect, by workspace.
     pub(crate) connecting_calls: ConnectingCalls,
+    /// Sends requests to the servers that run other calls.
+    pub(crate) relay: Arc<Relay>,
     /// Conversations whose requested end could not be stored yet.
     pub(crate) unconfirmed_ends: UnconfirmedEnds,
     /// Connections whose offer was answered.

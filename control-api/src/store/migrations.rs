@@ -23,6 +23,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (16, "recording", include_str!("../../migrations/0016_recording.sql")),
     (17, "photo", include_str!("../../migrations/0017_photo.sql")),
     (18, "background", include_str!("../../migrations/0018_background.sql")),
+    (19, "fleet", include_str!("../../migrations/0019_fleet.sql")),
 ];
 
 /// All migrations.

@@ -7,7 +7,7 @@ use std::path::Path;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 
-const KEY_LEN: usize = 32;
+use crate::secret_key::KEY_LEN;
 
 /// Reads the 32 bytes of a key file; creates it if it does not exist. Only its owner may read it.
 ///

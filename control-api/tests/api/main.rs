@@ -31,6 +31,7 @@ mod providers;
 mod recordings;
 mod recordings_crash;
 mod recordings_faults;
+mod relay;
 mod routes;
 mod s3_server;
 mod sandbox;

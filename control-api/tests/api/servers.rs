@@ -4,9 +4,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use control_api::Config;
+use control_api::{Config, SecretKey};
 use conversation::event::Event;
-use engine_api::CommandError;
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -67,7 +66,7 @@ pub(crate) async fn expire_lease(folders: &[TempFolder; 2], table: &str, id: &st
 }
 
 #[tokio::test]
-async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() {
+async fn one_restart_never_ends_the_calls_of_another() {
     let folders = [TempFolder::new(), TempFolder::new()];
     let Some([one, other]) = start_two_servers(&folders).await else { return };
     let id = one.create_running_call(json!({})).await;
@@ -77,25 +76,9 @@ async fn one_restart_never_ends_the_calls_of_another_and_no_command_gets_lost() 
     let url = folders[0].database_url().await;
     let other =
         TestServer::start_with(&folders[1].0, |config| config.database_url = url.clone()).await;
-    assert_eq!(
-        one.get(&path).await.expect_status(200)["status"],
-        "IN_PROGRESS",
-        "the restart of the other server ended it"
-    );
-    for (method, path, body) in [
-        ("PUT", format!("/v1/conversation/{id}/speak"), json!({"text": "x"})),
-        ("POST", format!("/v1/conversation/{id}/respond"), json!({"text": "x"})),
-        ("POST", format!("/v1/conversation/{id}/context"), json!({"text": "x"})),
-        ("DELETE", format!("/v1/conversation/{id}"), json!({})),
-    ] {
-        for _ in 0..2 {
-            other.engine.command_results.lock().unwrap().push_back(Err(CommandError::NotRunning));
-        }
-        let reply = other.send_json(method, &path, body).await;
-        assert_eq!((reply.status, reply.header("retry-after")), (503, "2"), "{path}");
-        other.engine.command_results.lock().unwrap().clear();
+    for server in [&one, &other] {
+        assert_eq!(server.get(&path).await.expect_status(200)["status"], "IN_PROGRESS");
     }
-    assert_eq!(one.get(&path).await.expect_status(200)["status"], "IN_PROGRESS");
 }
 
 #[tokio::test]
@@ -251,4 +234,49 @@ async fn a_server_with_other_keys_is_told_which_files_to_copy() {
         panic!("it opened")
     };
     assert!(error.to_string().contains("tokens.key"), "{error}");
+}
+
+#[tokio::test]
+async fn servers_with_configured_keys_start_together_on_an_empty_database() {
+    let folders = [TempFolder::new(), TempFolder::new(), TempFolder::new()];
+    let url = folders[0].database_url().await;
+    if url.is_none() {
+        std::io::stderr().write_all(b"needs PostgreSQL: not run\n").unwrap();
+        return;
+    }
+    let key = |n: u8| SecretKey::from([n; 32]);
+    let start = |folder: &TempFolder| {
+        let (data, url) = (folder.0.clone(), url.clone());
+        async move {
+            TestServer::start_with(&data, |config| {
+                config.database_url = url;
+                (config.secrets_key, config.tokens_key) = (Some(key(1)), Some(key(2)));
+            })
+            .await
+        }
+    };
+    let (one, two, three) =
+        tokio::join!(start(&folders[0]), start(&folders[1]), start(&folders[2]));
+    let agent = one.create_agent(json!({})).await;
+    let (id, _) = one.create_conversation(&agent).await;
+    for server in [&two, &three] {
+        let path = format!("/v1/ext/conversation/{id}");
+        assert_eq!(server.get(&path).await.expect_status(200)["status"], "STARTED");
+    }
+    for folder in &folders {
+        assert!(!folder.0.join("data").join("secrets.key").exists());
+        assert!(!folder.0.join("data").join("tokens.key").exists());
+    }
+    // The key files of an older server are not those of the configuration.
+    three.stop().await;
+    let config = control_api::Config {
+        data: folders[2].0.join("data"),
+        database_url: url.clone(),
+        ..control_api::Config::default()
+    };
+    let net = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
+    let Err(error) = control_api::App::open(config, Vec::new(), net).await else {
+        panic!("it opened")
+    };
+    assert!(error.to_string().contains("server.secrets_key"), "{error}");
 }

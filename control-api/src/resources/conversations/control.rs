@@ -35,6 +35,10 @@ use crate::store::conversation::{ENDED, Row, STARTED};
 /// How long DELETE waits for each of the two that end a conversation, the store and the engine,
 /// until the record has status ENDED.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often the end of a call of another server is looked for.
+const REMOTE_END_POLL: Duration = Duration::from_millis(50);
+/// Reason in the response to a command for a call that no server runs: it is about to start or end.
+const NO_HOLDER: &str = "no server runs the call";
 /// Reason in the response of DELETE if the end is not stored yet.
 const END_NOT_STORED: &str = "the end of the conversation is not stored yet";
 
@@ -68,16 +72,15 @@ async fn send_command(
         }
         let queued = row.status == STARTED
             && state.store.queue_command(&caller.workspace, &row.id, &command).await?;
-        if queued && !state.pending_offers.contains(id) {
+        let holder = state.relay.other_holder(id).await?;
+        if queued && holder.is_none() && !state.pending_offers.contains(id) {
             return Ok(());
         }
-        match state.engine().send_command(id, command.clone()).await {
-            Ok(CommandOutcome::Accepted | CommandOutcome::NothingToDo) => return Ok(()),
-            Ok(CommandOutcome::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
-                return Err(conflict(refusal));
-            }
-            Err(CommandError::NotRunning) if queued => return Ok(()),
-            Err(CommandError::NotRunning) => {}
+        match execute(state, holder, id, command.clone()).await? {
+            Some(CommandOutcome::Accepted | CommandOutcome::NothingToDo) => return Ok(()),
+            Some(CommandOutcome::Rejected(refusal)) => return Err(conflict(refusal)),
+            None if queued => return Ok(()),
+            None => {}
         }
         state.events.flush(&state.store).await;
         row = find_conversation(state, caller, &row.id).await?;
@@ -85,8 +88,26 @@ async fn send_command(
     if row.status == ENDED {
         Err(conflict(Rejection::Ended))
     } else {
-        Err(ApiError::NoCapacity("the call does not run on this server".into()))
+        Err(ApiError::NoCapacity(NO_HOLDER.into()))
     }
+}
+
+/// Lets a command take effect in a call of this server, or of the other server that holds it. `None`
+/// if no such call runs there.
+async fn execute(
+    state: &AppState,
+    holder: Option<String>,
+    id: ConversationId,
+    command: Command,
+) -> Result<Option<CommandOutcome>, ApiError> {
+    if let Some(holder) = holder {
+        return state.relay.send_command(&holder, id, command).await;
+    }
+    Ok(match state.engine().send_command(id, command).await {
+        Ok(outcome) => Some(outcome),
+        Err(CommandError::Rejected(refusal)) => Some(CommandOutcome::Rejected(refusal)),
+        Err(CommandError::NotRunning) => None,
+    })
 }
 
 /// Text that the agent speaks.
@@ -258,15 +279,18 @@ async fn end(
             Some(Err(_)) | None => None,
         };
     }
-    let ended_here = match state.engine().send_command(id, Command::End).await {
-        Ok(CommandOutcome::Accepted) => true,
-        Ok(CommandOutcome::NothingToDo | CommandOutcome::Rejected(Rejection::Ended))
-        | Err(CommandError::Rejected(Rejection::Ended) | CommandError::NotRunning) => {
+    let holder = if state.store.health.failure_reason().is_none() {
+        state.relay.other_holder(id).await?
+    } else {
+        None
+    };
+    let is_remote = holder.is_some();
+    let ended_here = match execute(&state, holder, id, Command::End).await? {
+        Some(CommandOutcome::Accepted) => true,
+        Some(CommandOutcome::NothingToDo | CommandOutcome::Rejected(Rejection::Ended)) | None => {
             ended_unjoined.ok_or_else(unwritable)?
         }
-        Ok(CommandOutcome::Rejected(refusal)) | Err(CommandError::Rejected(refusal)) => {
-            return Err(conflict(refusal));
-        }
+        Some(CommandOutcome::Rejected(refusal)) => return Err(conflict(refusal)),
     };
     if !ended_here {
         if let Some(reason) = state.store.health.failure_reason() {
@@ -284,7 +308,7 @@ async fn end(
         return Err(if state.unconfirmed_ends.contains(id) {
             unwritable()
         } else {
-            ApiError::NoCapacity("the call does not run on this server".into())
+            ApiError::NoCapacity(NO_HOLDER.into())
         });
     }
     let ended = async {
@@ -292,6 +316,11 @@ async fn end(
             let now = find_conversation(&state, &caller, &row.id).await?;
             if now.status == ENDED {
                 return Ok::<_, ApiError>(());
+            }
+            if is_remote {
+                // Commits of another server are not announced here.
+                tokio::time::sleep(REMOTE_END_POLL).await;
+                continue;
             }
             // A reader that lags reads the store again in any case.
             let _ = commits.recv().await;

@@ -1,0 +1,52 @@
+//! Executes the requests of other servers about calls of this one.
+
+use std::sync::Arc;
+
+use conversation::id::ConversationId;
+use conversation::output::CommandOutcome;
+use engine_api::CommandError;
+
+use super::signaling;
+use crate::error::ApiError;
+use crate::state::AppState;
+use crate::state::relay::{ClientOffer, RelayedReply, RelayedRequest};
+use crate::store::conversation::ENDED;
+
+/// Executes a request.
+pub(crate) async fn execute(state: Arc<AppState>, request: RelayedRequest) -> RelayedReply {
+    // The router sets the engine, which may be later than the first request.
+    let Some(engine) = state.engine.get() else { return RelayedReply::NotRunning };
+    match request {
+        RelayedRequest::Command { conversation, command } => {
+            match engine.send_command(conversation, command).await {
+                Ok(outcome) => RelayedReply::Command(outcome),
+                Err(CommandError::Rejected(reason)) => {
+                    RelayedReply::Command(CommandOutcome::Rejected(reason))
+                }
+                Err(CommandError::NotRunning) => RelayedReply::NotRunning,
+            }
+        }
+        RelayedRequest::HangUp { conversation, connection } => {
+            RelayedReply::HungUp(engine.hang_up(conversation, connection).await)
+        }
+        RelayedRequest::Offer { conversation, offer } => accept_offer(&state, conversation, offer)
+            .await
+            .unwrap_or_else(|error| RelayedReply::Refused(error.into())),
+    }
+}
+
+async fn accept_offer(
+    state: &AppState,
+    conversation: ConversationId,
+    offer: ClientOffer,
+) -> Result<RelayedReply, ApiError> {
+    let row = state.store.conversation_in_any_workspace(&conversation.to_string()).await?;
+    let Some(row) = row.filter(|row| row.server == *state.server_id) else {
+        return Ok(RelayedReply::NotRunning);
+    };
+    if row.status == ENDED || state.events.has_panicked(conversation) {
+        return Err(ApiError::Conflict("Conversation has ended".into()));
+    }
+    let accepted = signaling::accept_offer(state, &row, offer).await?;
+    Ok(RelayedReply::Answer { sdp: accepted.answer, connection: accepted.connection })
+}
