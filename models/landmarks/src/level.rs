@@ -123,8 +123,12 @@ fn largest_within([before, after]: [f32; 2]) -> f32 {
 
 /// How far a side of this length moves to lie between two edges at these distances from its middle.
 fn shift_within([before, after]: [f32; 2], length: f32) -> f32 {
-    let (least, most) = (length / 2.0 - before, after - length / 2.0);
-    let shift = if least <= most { 0.0_f32.clamp(least, most) } else { (least + most) / 2.0 };
+    let (minimum, maximum) = (length / 2.0 - before, after - length / 2.0);
+    let shift = if minimum <= maximum {
+        0.0_f32.clamp(minimum, maximum)
+    } else {
+        (minimum + maximum) / 2.0
+    };
     shift.clamp(-MAX_SHIFT * length, MAX_SHIFT * length)
 }
 

@@ -43,8 +43,8 @@ impl Light {
         let teeth = match brightest(teeth_samples(face, image)) {
             // The photo shows them.
             Some(teeth) => {
-                let least = luma(skin) * MIN_TEETH_RATIO;
-                teeth * (luma(teeth).max(least) / luma(teeth).max(1.0))
+                let minimum = luma(skin) * MIN_TEETH_RATIO;
+                teeth * (luma(teeth).max(minimum) / luma(teeth).max(1.0))
             }
             None => {
                 let white = brightest(eye_samples(face, image))
