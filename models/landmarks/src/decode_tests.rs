@@ -169,13 +169,14 @@ fn a_cut_jpeg_is_damaged() {
     assert!(decode_default(&file).is_ok());
     for percent in [5, 35, 60, 95] {
         let cut = &file[..file.len() * percent / 100];
-        assert_eq!(decode_default(cut), Err(DecodeError::Damaged), "{percent} %");
+        assert_eq!(decode_default(cut).err(), Some(DecodeError::Damaged), "{percent} %");
     }
     // The end marker alone is missing.
-    assert_eq!(decode_default(&file[..file.len() - 2]), Err(DecodeError::Damaged));
+    let without_end = decode_default(&file[..file.len() - 2]);
+    assert_eq!(without_end.err(), Some(DecodeError::Damaged));
     let mut longer = file.clone();
     longer.extend(b"\0\0 appended by a camera \xff");
-    assert_eq!(decode_default(&longer), decode_default(&file));
+    assert!(decode_default(&longer) == decode_default(&file));
     let progressive = seed!("jpeg-progressive");
     assert!(decode_default(progressive).is_ok());
     let cut = &progressive[..progressive.len() * 95 / 100];
