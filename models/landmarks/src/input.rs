@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::detect::distance;
-use crate::level::FACE_HEIGHT;
-use crate::picture::{Frame, Point};
+use crate::level;
+use crate::picture::{Frame, Picture, Point};
 use crate::points::index::{self, CHIN, LEFT_EYE, NOSE_BASE, RIGHT_EYE};
-use crate::points::{POINTS, Points, eye_line};
+use crate::points::{POINTS, Points};
 
 /// Landmarks of a face: all points of the mesh, or those that the drawing needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -210,13 +210,15 @@ impl Landmarks {
     /// Checks that all points lie near the face. `points`: those of [`Self::to_points`].
     ///
     /// # Errors
-    /// The point that is the farthest from the crop that a square avatar is drawn from, of those
-    /// outside of it.
-    pub fn check_distance(&self, points: &Points) -> Result<(), InvalidLandmarks> {
-        let (top, chin) = (points[index::FOREHEAD], points[CHIN]);
-        let centre = [(top[0] + chin[0]) / 2.0, (top[1] + chin[1]) / 2.0];
-        let side = (distance(top, chin) / FACE_HEIGHT).max(1.0);
-        let crop = Frame::square(centre, side, eye_line(|i| points[i]));
+    /// The point that is the farthest from the middle of the crop of this shape, of those outside of
+    /// the crop.
+    pub fn check_distance(
+        &self,
+        picture: &Picture,
+        points: &Points,
+        size: [usize; 2],
+    ) -> Result<(), InvalidLandmarks> {
+        let crop = level::frame(picture, points, size);
         let from_centre = |point: Point| {
             let [x, y] = crop.fractions_of(point);
             (x - 0.5).abs().max((y - 0.5).abs())

@@ -164,9 +164,9 @@ fn a_point_outside_of_the_crop_is_too_far_from_the_face() {
     let size = [900, 700];
     let landmarks = Landmarks::from_json(&outline).unwrap();
     let points = landmarks.to_points(size[0], size[1]);
-    assert_eq!(landmarks.check_distance(&points), Ok(()));
     let mesh = Landmarks::from_points(&points, size[0], size[1]);
     let picture = Picture::new(size[0], size[1], vec![0; size[0] * size[1] * 3]).unwrap();
+    assert_eq!(landmarks.check_distance(&picture, &points, [200, 200]), Ok(()));
     let (mut near, mut far) = (0, 0);
     for i in 0..=40 {
         let mut points = points;
@@ -178,12 +178,18 @@ fn a_point_outside_of_the_crop_is_too_far_from_the_face() {
             false => Err(InvalidLandmarks::new("[473]", "is too far from the face")),
         };
         *if expected.is_ok() { &mut near } else { &mut far } += 1;
-        assert_eq!(mesh.check_distance(&points), expected, "{:?}", points[473]);
+        assert_eq!(
+            mesh.check_distance(&picture, &points, [200, 200]),
+            expected,
+            "{:?}",
+            points[473]
+        );
     }
     assert!(near > 5 && far > 5, "{near} and {far}");
 
     outline["right_eye"]["iris"] = json!([0.99, 0.99]);
     let landmarks = Landmarks::from_json(&outline).unwrap();
-    let error = landmarks.check_distance(&landmarks.to_points(900, 700)).unwrap_err();
+    let points = landmarks.to_points(900, 700);
+    let error = landmarks.check_distance(&picture, &points, [200, 200]).unwrap_err();
     assert_eq!((&*error.path, &*error.reason), ("right_eye.iris", "is too far from the face"));
 }

@@ -90,7 +90,7 @@ pub fn exceeds_photo(picture: &Picture, points: &Points, size: [usize; 2]) -> bo
 
 /// The region of a photo that a crop of this shape shows. Where the photo ends close to the face,
 /// the region is smaller and moves, so that it lies in the photo if possible.
-fn frame(picture: &Picture, points: &Points, [width, height]: [usize; 2]) -> Frame {
+pub(crate) fn frame(picture: &Picture, points: &Points, [width, height]: [usize; 2]) -> Frame {
     let (top, chin) = (points[FOREHEAD], points[CHIN]);
     let (face, aspect) = (distance(top, chin), width as f32 / height as f32);
     let middle = [(top[0] + chin[0]) / 2.0, (top[1] + chin[1]) / 2.0];

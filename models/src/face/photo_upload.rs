@@ -167,7 +167,7 @@ fn check(
     let (points, warnings) = match set {
         Some(set) => {
             let points = set.to_points(width, height);
-            set.check_distance(&points).map_err(invalid)?;
+            set.check_distance(&picture, &points, request.size).map_err(invalid)?;
             let is_named = matches!(set, Landmarks::Outline(_));
             let check = if is_named { landmarks::check_named } else { landmarks::check };
             let warnings = check(&picture, &points);
