@@ -221,10 +221,7 @@ fn bake_one(
     options: &BakeOptions<'_>,
 ) -> Result<(), CommandError> {
     let start = Instant::now();
-    let plan = match avatar.person {
-        Person::Character(_) => PosePlan::for_size(size),
-        Person::Photo(_) => PosePlan::for_photo(size),
-    };
+    let plan = PosePlan::for_size(size);
     let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
     let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
     let report = |sentence: String| {

@@ -177,7 +177,7 @@ fn an_unsuitable_photo_is_refused_with_a_sentence() {
 #[ignore = "long: faces"]
 fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
     for size in [(512, 512), (1280, 720)] {
-        let (avatar, plan) = (avatar(size), PosePlan::for_photo(size));
+        let (avatar, plan) = (avatar(size), PosePlan::for_size(size));
         let start = cpu_seconds();
         let drawn = std::sync::Mutex::new(None);
         let baked = bake::bake_progressively(&avatar, size, &plan, &[], &no_cache(), |event| {

@@ -179,16 +179,6 @@ impl PosePlan {
         plan
     }
 
-    /// The plan for a photo in this size. Skin has a texture, in which the coarse quantizers of drawn
-    /// people show blocks: at the lids during a blink, and everywhere in the coarser level.
-    #[must_use]
-    pub fn for_photo(size: (usize, usize)) -> Self {
-        let mut plan = Self::for_size(size);
-        plan.transient_looks.1 = 0;
-        plan.level_offsets = vec![14];
-        plan
-    }
-
     /// Whether lips move in this stance with this look.
     fn lips_move(&self, stance: u8, look: u8) -> bool {
         self.speaking_stances.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
