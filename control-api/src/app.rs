@@ -330,6 +330,11 @@ impl App {
         if store.setting("first_start").await?.is_some() {
             return Ok(None);
         }
+        // Of several servers on an empty database, one does it.
+        let (name, own) = ("first_start_server", &*self.state.server_id);
+        if store.get_or_insert_setting(name, own).await? != own {
+            return Ok(None);
+        }
         demo::create(&self.state).await?;
         let key = match self.state.config.api_key {
             Some(_) => None,

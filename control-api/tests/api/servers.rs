@@ -257,6 +257,11 @@ async fn servers_with_configured_keys_start_together_on_an_empty_database() {
     };
     let (one, two, three) =
         tokio::join!(start(&folders[0]), start(&folders[1]), start(&folders[2]));
+    // One of them creates the demo agent.
+    let (a, b, c) = tokio::join!(one.app.bootstrap(), two.app.bootstrap(), three.app.bootstrap());
+    assert!([a, b, c].into_iter().all(|key| key.unwrap().is_none()), "the key is configured");
+    let agents = one.get("/v1/ext/agent").await.expect_status(200);
+    assert_eq!(agents.as_array().unwrap().len(), 1, "{agents}");
     let agent = one.create_agent(json!({})).await;
     let (id, _) = one.create_conversation(&agent).await;
     for server in [&two, &three] {

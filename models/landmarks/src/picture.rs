@@ -55,12 +55,6 @@ impl Picture {
         (0.0..=self.width as f32).contains(&x) && (0.0..=self.height as f32).contains(&y)
     }
 
-    /// Distance of a point to the picture in pixels; 0 inside.
-    fn distance_outside(&self, [x, y]: Point) -> f32 {
-        let beyond = |at: f32, side: usize| (-at).max(at - side as f32).max(0.0);
-        beyond(x, self.width).hypot(beyond(y, self.height))
-    }
-
     /// The colour at a point by linear interpolation.
     #[inline]
     fn bilinear(&self, [x, y]: Point) -> [f32; 3] {
@@ -190,10 +184,11 @@ impl<'a> Pyramid<'a> {
         self.base
     }
 
-    /// The colour around a point outside, or rather around the nearest place of the edge: the mean
-    /// of about `extent` pixels in each direction.
-    fn blurred(&self, [x, y]: Point, extent: f32) -> [f32; 3] {
+    /// The colour around the nearest place of the edge to a point outside: the mean of about as many
+    /// pixels in each direction as the point is away.
+    fn blurred(&self, [x, y]: Point) -> [f32; 3] {
         let place = [x.clamp(0.0, self.base.width as f32), y.clamp(0.0, self.base.height as f32)];
+        let extent = (x - place[0]).hypot(y - place[1]);
         let level = extent.max(1.0).log2().min(self.smaller.len() as f32);
         let colour = |level: usize| {
             let picture = level.checked_sub(1).map_or(self.base, |at| &self.smaller[at]);
@@ -232,14 +227,14 @@ impl<'a> Pyramid<'a> {
                     if border == Border::Black && !self.base.contains([x, y]) {
                         continue;
                     }
-                    let outside = self.base.distance_outside([x, y]);
-                    if border == Border::Blurred && outside > step {
-                        let colour = self.blurred([x, y], outside);
-                        sum.iter_mut().zip(colour).for_each(|(sum, value)| *sum += value * part);
-                        continue;
-                    }
                     let at = [x * scale, y * scale];
-                    let colour = if magnifies { picture.bicubic(at) } else { picture.bilinear(at) };
+                    let colour = if border == Border::Blurred && !self.base.contains([x, y]) {
+                        self.blurred([x, y])
+                    } else if magnifies {
+                        picture.bicubic(at)
+                    } else {
+                        picture.bilinear(at)
+                    };
                     sum.iter_mut().zip(colour).for_each(|(sum, value)| *sum += value * part);
                 }
                 put(sum);

@@ -341,16 +341,19 @@ fn a_head_that_is_turned_has_its_reason() {
 #[test]
 fn a_soft_picture_has_a_warning_and_a_blurred_one_is_refused() {
     let (picture, _) = at_rest();
-    // The mean of squares of this side, as many pixels as before.
+    // The mean of squares of this side, as many pixels as before: of rows, then of columns.
+    let range = |v: usize, side: usize| v.saturating_sub(side / 2)..(v + side / 2 + 1).min(SIDE);
+    let mean = |pixels: &mut dyn Iterator<Item = [u8; 3]>| {
+        let (mut sum, mut count) = ([0; 3], 0);
+        for pixel in pixels {
+            sum.iter_mut().zip(pixel).for_each(|(s, v)| *s += usize::from(v));
+            count += 1;
+        }
+        sum.map(|s| (s / count) as u8)
+    };
     let softened = |side: usize| {
-        changed(picture, |x, y| {
-            let range = |v: usize| v.saturating_sub(side / 2)..(v + side / 2 + 1).min(SIDE);
-            let mut sum = [0; 3];
-            for (x, y) in range(y).flat_map(|y| range(x).map(move |x| (x, y))) {
-                sum.iter_mut().zip(pixel(picture, x, y)).for_each(|(s, v)| *s += usize::from(v));
-            }
-            sum.map(|s| (s / (range(x).len() * range(y).len())) as u8)
-        })
+        let rows = changed(picture, |x, y| mean(&mut range(x, side).map(|x| pixel(picture, x, y))));
+        changed(&rows, |x, y| mean(&mut range(y, side).map(|y| pixel(&rows, x, y))))
     };
     assert_eq!(refusal(&softened(33)), Refusal::Blurred);
     let half: Vec<u8> = (0..SIDE / 2)
