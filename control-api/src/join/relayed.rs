@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use conversation::id::ConversationId;
-use conversation::output::CommandOutcome;
-use engine_api::CommandError;
 
 use super::signaling;
 use crate::error::ApiError;
@@ -18,13 +16,8 @@ pub(crate) async fn execute(state: Arc<AppState>, request: RelayedRequest) -> Re
     let Some(engine) = state.engine.get() else { return RelayedReply::NotRunning };
     match request {
         RelayedRequest::Command { conversation, command } => {
-            match engine.send_command(conversation, command).await {
-                Ok(outcome) => RelayedReply::Command(outcome),
-                Err(CommandError::Rejected(reason)) => {
-                    RelayedReply::Command(CommandOutcome::Rejected(reason))
-                }
-                Err(CommandError::NotRunning) => RelayedReply::NotRunning,
-            }
+            let outcome = state.send_command(conversation, command).await;
+            outcome.map_or(RelayedReply::NotRunning, RelayedReply::Command)
         }
         RelayedRequest::HangUp { conversation, connection } => {
             RelayedReply::HungUp(engine.hang_up(conversation, connection).await)

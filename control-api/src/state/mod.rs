@@ -26,7 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use conversation::id::ConversationId;
-use engine_api::Engine;
+use conversation::input::Command;
+use conversation::output::CommandOutcome;
+use engine_api::{CommandError, Engine};
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use self::api_key::EnvironmentKey;
@@ -136,6 +138,19 @@ impl AppState {
     #[expect(clippy::expect_used, reason = "the router sets the engine before any handler runs")]
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         self.engine.get().expect("the router sets the engine before any handler runs")
+    }
+
+    /// Lets a command take effect in a call of this server. `None` if no such call runs here.
+    pub(crate) async fn send_command(
+        &self,
+        conversation: ConversationId,
+        command: Command,
+    ) -> Option<CommandOutcome> {
+        match self.engine.get()?.send_command(conversation, command).await {
+            Ok(outcome) => Some(outcome),
+            Err(CommandError::Rejected(reason)) => Some(CommandOutcome::Rejected(reason)),
+            Err(CommandError::NotRunning) => None,
+        }
     }
 
     /// Whether new calls are refused because the server is about to stop.

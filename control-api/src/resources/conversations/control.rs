@@ -13,7 +13,6 @@ use conversation::event::EndReason;
 use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
 use conversation::output::{CommandOutcome, Rejection};
-use engine_api::CommandError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -103,11 +102,7 @@ async fn execute(
     if let Some(holder) = holder {
         return state.relay.send_command(&holder, id, command).await;
     }
-    Ok(match state.engine().send_command(id, command).await {
-        Ok(outcome) => Some(outcome),
-        Err(CommandError::Rejected(refusal)) => Some(CommandOutcome::Rejected(refusal)),
-        Err(CommandError::NotRunning) => None,
-    })
+    Ok(state.send_command(id, command).await)
 }
 
 /// Text that the agent speaks.
