@@ -207,7 +207,12 @@ pub fn bake_progressively<'a>(
     };
     let drawing = 1.0 - FINAL_ENCODING_FRACTION - SUBSET_ENCODING_FRACTION * subsets.len() as f64;
     // Encoding takes time, so a subset starts with the quantizer at which the previous one was
-    // small enough.
+    // small enough, and a photo with that of a sample.
+    let is_photo = matches!(subject, Subject::Photo(_));
+    let sampled = |rasterizer: &Rasterizer<'_>, subset: &PlanSubset| match is_photo {
+        true => frames::sample_quantizer(avatar, size, plan, subset, rasterizer),
+        false => Ok(0),
+    };
     let mut from = 0;
     for (at, subset) in subsets.iter().enumerate() {
         let before = SUBSET_ENCODING_FRACTION * at as f64;
@@ -218,6 +223,7 @@ pub fn bake_progressively<'a>(
         })?;
         let reporter =
             |done| on_event(BakeEvent::Progress(reached + done * SUBSET_ENCODING_FRACTION));
+        from = from.max(sampled(&rasterizer, subset)?);
         let baked;
         (baked, from) = encode(avatar, size, plan, subset, &rasterizer, from, &reporter)?;
         on_event(BakeEvent::PartialSet(Box::new(baked)));
@@ -227,7 +233,8 @@ pub fn bake_progressively<'a>(
     rasterizer.draw(&all, &mut |done| on_event(BakeEvent::Progress(before + done * drawing)))?;
     let reporter =
         |done| on_event(BakeEvent::Progress(1.0 - FINAL_ENCODING_FRACTION * (1.0 - done)));
-    let baked = encode(avatar, size, plan, &all, &rasterizer, 0, &reporter)?.0;
+    let from = sampled(&rasterizer, &all)?;
+    let baked = encode(avatar, size, plan, &all, &rasterizer, from, &reporter)?.0;
     on_event(BakeEvent::Progress(1.0));
     Ok(baked)
 }

@@ -39,11 +39,8 @@ pub(super) fn encode_within_limits(
     from: usize,
     on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
-    let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
     let small = |set: &PoseSet| {
-        set.to_bytes().len() <= MAX_SET_BYTES
-            && mean_speech_frame_bytes(set) * LARGE_PICTURE_PIXELS
-                <= MAX_SPEECH_FRAME_BYTES * pixels
+        set.to_bytes().len() <= MAX_SET_BYTES && is_speech_small(mean_speech_frame_bytes(set), size)
     };
     let mut before = 0.0;
     let mut at = |at: usize| {
@@ -88,20 +85,51 @@ pub(super) fn encode_within_limits(
     ))
 }
 
+/// Every how many mouths are in a sample.
+const SAMPLE_STEP: usize = 4;
+
+/// The index of the first of the plan's lip quantizers with which a sample of the speech frames is
+/// small enough. A sample costs a hundredth of an attempt with all frames, and photos often need a
+/// coarser quantizer than drawn people: their faces have more texture.
+pub(super) fn sample_quantizer(
+    person: Identity<'_>,
+    size: (usize, usize),
+    plan: &PosePlan,
+    share: &PlanSubset,
+    drawn: &Rasterizer<'_>,
+) -> Result<usize, Error> {
+    let mouths = share.mouths.iter().copied().step_by(SAMPLE_STEP).collect();
+    let sample = PlanSubset { stances: vec![0], looks: vec![0], mouths };
+    let last = plan.lip_quantizers.len().saturating_sub(1);
+    for at in 0..last {
+        let quantizer = plan.lip_quantizers[at];
+        let (set, _) = encode(person, size, plan, &sample, drawn, quantizer, &|_| ())?;
+        if is_speech_small(mean_frame_bytes(&set, true), size) {
+            return Ok(at);
+        }
+    }
+    Ok(last)
+}
+
+/// Whether speech with frames of this mean length stays within the bandwidth of a call.
+fn is_speech_small(frame_bytes: usize, size: (usize, usize)) -> bool {
+    let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
+    frame_bytes * LARGE_PICTURE_PIXELS <= MAX_SPEECH_FRAME_BYTES * pixels
+}
+
 /// Mean length of a speech frame in the finest quality level, in bytes. Looks other than the
 /// resting one count for a quarter of the time.
 fn mean_speech_frame_bytes(set: &PoseSet) -> usize {
-    let mean = |resting: bool| {
-        let lips = set
-            .manifest()
-            .frames
-            .iter()
-            .filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
-        let (count, sum) =
-            lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
-        sum / count.max(1)
-    };
-    (mean(true) * 3 + mean(false)) / 4
+    (mean_frame_bytes(set, true) * 3 + mean_frame_bytes(set, false)) / 4
+}
+
+/// The same of the frames with the resting look, or of those with another one.
+fn mean_frame_bytes(set: &PoseSet, resting: bool) -> usize {
+    let frames = set.manifest().frames.iter();
+    let lips = frames.filter(|(key, _)| key.mouth != 0 && (key.look == 0) == resting);
+    let (count, sum) =
+        lips.fold((0, 0), |(n, sum), (_, lengths)| (n + 1, sum + lengths[0] as usize));
+    sum / count.max(1)
 }
 
 /// PSNR of the frames against the drawn pictures, by plane.

@@ -16,6 +16,7 @@
 //! ```
 
 use std::ffi::{OsStr, OsString};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -153,6 +154,15 @@ impl BackgroundTask for BakeTask {
 }
 
 impl BakeTask {
+    /// The variable that limits the threads of the child: while there are calls, it leaves a core to
+    /// them. The caches and execution units of a core serve both even if the child has the lowest
+    /// priority.
+    fn thread_limit(&self) -> Option<(&'static str, String)> {
+        let calls = self.engine.get().map_or(0, |engine| engine.active_calls());
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        (calls > 0 && cores > 1).then(|| ("RAYON_NUM_THREADS", (cores - 1).to_string()))
+    }
+
     /// Processes the next drawing job; false if none is queued.
     async fn bake_next(&self) -> Result<bool, Error> {
         let mut job = None;
@@ -176,6 +186,8 @@ impl BakeTask {
             }
         };
         if let Some(baked) = baked {
+            // Clients may rely on it: no file with the person is left once the job is over.
+            remove_stale_folders(&folder, None).await;
             let poses =
                 baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
             let result = baked
@@ -281,6 +293,7 @@ impl BakeTask {
                     .args(first)
                     .args(files.arguments())
                     .env_clear()
+                    .envs(self.thread_limit())
                     // The child exits when this pipe is closed, for any reason.
                     .stdin(Stdio::piped())
                     .stdout(Stdio::piped())
