@@ -44,6 +44,7 @@ pub(crate) struct Server {
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    pub(crate) region: String,
     pub(crate) secrets_key: Option<SecretKey>,
     pub(crate) tokens_key: Option<SecretKey>,
     pub(crate) trusted_proxies: Vec<String>,
@@ -62,6 +63,7 @@ impl Default for Server {
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            region: String::new(),
             secrets_key: None,
             tokens_key: None,
             trusted_proxies: Vec::new(),
@@ -109,7 +111,7 @@ impl Default for Timeouts {
             offer: 15.0,
             drain: 60.0,
             request: 30.0,
-            lease: 30.0,
+            lease: 10.0,
         }
     }
 }

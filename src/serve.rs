@@ -245,6 +245,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         listen,
         data: config.server.data.clone(),
         database_url: config.server.database_url.clone(),
+        region: config.server.region.clone(),
         secrets_key: config.server.secrets_key.clone(),
         tokens_key: config.server.tokens_key.clone(),
         public_url: config
@@ -264,6 +265,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             token: seconds(config.timeouts.token),
             offer: seconds(config.timeouts.offer),
             lease: seconds(config.timeouts.lease),
+            silence: seconds(config.timeouts.silence),
         },
         webhooks: control_api::Webhooks {
             schedule: config.webhooks.schedule.iter().copied().map(seconds).collect(),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conversation::id::ConversationId;
@@ -13,7 +13,7 @@ use models::embeddings::EmbeddingClient;
 use tokio::sync::{broadcast, mpsc};
 
 use crate::background::{self, BackgroundInputs};
-use crate::cluster::{erasure, lease, recovery};
+use crate::cluster::{erasure, lease, pooler, recovery};
 use crate::config::{Config, StockAvatar};
 use crate::join::relayed;
 use crate::resources::demo;
@@ -33,7 +33,7 @@ use crate::state::voice_cache::VoiceCache;
 use crate::state::{AppState, RateLimits, event_queue};
 use crate::storage::{self, Storage};
 use crate::store::vault::{self, Vault};
-use crate::store::{self, DatabaseLocation, Store};
+use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// Name of the workspace that the first start creates.
 pub(crate) const DEFAULT_WORKSPACE_NAME: &str = "default";
@@ -67,6 +67,12 @@ pub enum OpenError {
          their data folders to {0}"
     )]
     KeyMismatch(PathBuf),
+    /// There is a pooler in front of the database.
+    #[error(
+        "server.database_url leads to a connection pooler that shares connections between \
+         transactions: connect to PostgreSQL directly, or set the pooler to session mode"
+    )]
+    Pooler,
     /// The storage of recordings cannot be used.
     #[error("{0}")]
     Storage(String),
@@ -211,12 +217,17 @@ impl App {
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
         let mut store = open_store(&data, config.database_url.as_deref()).await?;
         store.crash_hook = config.crash_hook;
+        if let Some(url) = &config.database_url
+            && !pooler::has_sessions(&store, url).await.map_err(store::Error::from)?
+        {
+            return Err(OpenError::Pooler);
+        }
         let known =
             store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
         if known != vault::fingerprint(&keys.concat()) {
             return Err(OpenError::KeyMismatch(data));
         }
-        let mut tx = store.begin_write().await?;
+        let mut tx = store.begin_write(Lock::Workspaces).await?;
         let (workspace, _) =
             store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
         tx.commit().await?;
@@ -247,9 +258,11 @@ impl App {
             .map(|to| Arc::new(QueryEmbedder::new(EmbeddingClient::new(to, &net))));
         let commits = broadcast::Sender::new(COMMIT_CHANNEL_CAPACITY);
         let connections = Arc::<Connections>::default();
+        let holder = lease::start(&store, &server_id, config.timeouts.lease).await?;
         let event_storage = EventStorage {
             store: store.clone(),
             server_id: Arc::clone(&server_id),
+            holder,
             first_attempt_delay: config.webhooks.schedule.first().copied().unwrap_or_default(),
             outbox: outbox.clone(),
             guardrail_callbacks: callbacks,
@@ -295,10 +308,8 @@ impl App {
             voice_cache: VoiceCache::default(),
             http_client: net,
             tasks: Arc::default(),
-            draining: AtomicBool::new(false),
+            draining: Arc::default(),
         };
-        // Deliveries that are taken over are in the store, where the dispatcher finds them.
-        lease::renew(&state.store, &state.server_id, state.config.timeouts.lease).await?;
         // Files of conversations that were erased meanwhile, and files that a crash left.
         erasure::remove_erased_files(&state.store, &state.server_id, &data).await?;
         // Before the first request: conversations that a crash left open have ended.
@@ -342,7 +353,7 @@ impl App {
                 let key = api_key::generate_key();
                 let (prefix, hash) = (api_key::key_prefix(&key), api_key::stored_hash(&key));
                 let workspace = &self.state.default_workspace;
-                let mut tx = store.begin_write().await?;
+                let mut tx = store.begin_write(Lock::Workspaces).await?;
                 let draft = store::api_key::Draft {
                     workspace,
                     name: "first start",

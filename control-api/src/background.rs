@@ -8,7 +8,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
-use crate::cluster::lease::{self, LeaseTask};
+use crate::cluster::failure_detector::FailureDetector;
+use crate::cluster::lease::{self, LeaseTask, Renewals};
 use crate::cluster::recovery::RecoveryTask;
 use crate::cluster::relay_task::{Execute, RelayTask};
 use crate::events::Writer;
@@ -135,8 +136,17 @@ fn lease_task(state: &AppState) -> LeaseTask {
         store: state.store.clone(),
         server_id: Arc::clone(&state.server_id),
         duration: state.config.timeouts.lease,
+        database_url: state.config.database_url.clone(),
         data: state.config.data.clone(),
         event_storage: state.event_storage.clone(),
+        engine: Arc::clone(&state.engine),
+        reporter: state.reporter(),
+        failure_detector: FailureDetector::new(
+            state.config.timeouts.lease,
+            state.config.timeouts.silence,
+        ),
+        renewals: Renewals::default(),
+        presence: None,
         outbox: state.outbox.clone(),
         bake_queued: Arc::clone(&state.bake_queued),
         document_queued: Arc::clone(&state.document_queued),

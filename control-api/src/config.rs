@@ -28,6 +28,8 @@ pub struct Config {
     /// `server.database_url`: a PostgreSQL database that several servers may share; `None` = SQLite
     /// in the data folder. Servers that share a database have the same keys.
     pub database_url: Option<String>,
+    /// `server.region`: a name that the list of servers shows.
+    pub region: String,
     /// `server.secrets_key`: encrypts the secrets of the store; `None` = `secrets.key` in the data
     /// folder, created if absent.
     pub secrets_key: Option<SecretKey>,
@@ -97,6 +99,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             data: PathBuf::from("data"),
             database_url: None,
+            region: String::new(),
             secrets_key: None,
             tokens_key: None,
             public_url: None,
@@ -158,9 +161,11 @@ pub struct Timeouts {
     pub token: Duration,
     /// Time that an offer has to connect.
     pub offer: Duration,
-    /// A server that shares the database and has not renewed its lease for this time counts as
-    /// dead.
+    /// Time for which a renewal of this server's lease holds. Others take over what belongs to a
+    /// server whose process has ended, or whose lease ran out `silence` ago.
     pub lease: Duration,
+    /// Time for which a call goes on without its client: the engine's `timeouts.silence`.
+    pub silence: Duration,
 }
 
 impl Default for Timeouts {
@@ -169,7 +174,8 @@ impl Default for Timeouts {
             join: Duration::from_secs(300),
             token: Duration::from_secs(300),
             offer: Duration::from_secs(15),
-            lease: Duration::from_secs(30),
+            lease: Duration::from_secs(10),
+            silence: Duration::from_secs(25),
         }
     }
 }

@@ -164,6 +164,10 @@ impl ApiError {
         match error {
             store::Error::Unwritable(reason) => Self::StoreUnwritable(reason.clone()),
             _ if error.is_outage() => Self::StoreOutage(error.to_string()),
+            _ if error.is_contention() => {
+                tracing::warn!(%error, "a request waited too long for another one");
+                Self::NoCapacity("another request changes the same records".into())
+            }
             _ => Self::Internal(text, error.to_string()),
         }
     }

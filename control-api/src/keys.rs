@@ -7,7 +7,7 @@ use crate::app::{OpenError, open_store, prepare_data_folder};
 use crate::clock;
 use crate::scope::Scope;
 use crate::state::api_key;
-use crate::store::{self, Store};
+use crate::store::{self, Lock, Store};
 
 /// A key, without its secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub async fn create_scoped(
 ) -> Result<String, OpenError> {
     let store = open(data, database_url).await?;
     let key = api_key::generate_key();
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Workspaces).await?;
     let (workspace, _) = store::api_key::get_or_create_workspace(&mut tx, workspace).await?;
     let (prefix, hash) = (api_key::key_prefix(&key), api_key::stored_hash(&key));
     let draft = store::api_key::Draft {
@@ -106,7 +106,7 @@ pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo
 /// The data folder or its database cannot be used.
 pub async fn revoke(data: &Path, database_url: Option<&str>, id: &str) -> Result<bool, OpenError> {
     let store = open(data, database_url).await?;
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Workspaces).await?;
     let found = store::api_key::delete(&mut tx, None, id).await?;
     tx.commit().await?;
     store.close().await;

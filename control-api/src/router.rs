@@ -7,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use serde_json::json;
 
 use crate::error::{ApiError, Resource};
-use crate::http::{console_session, cors, security_headers};
+use crate::http::{console_session, cors, outage, security_headers};
 use crate::join::{about, embed, signaling};
 use crate::openapi;
 use crate::ops::{health, metrics};
@@ -39,6 +39,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(signaling::routes(state))
         .fallback(async || ApiError::NotFound(Resource::Route))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(from_fn_with_state(Arc::clone(state), outage::limit_time_in_outage))
         .layer(from_fn_with_state(Arc::clone(state), security_headers::outer_middleware))
         .with_state(Arc::clone(state))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::app::{self, DEFAULT_WORKSPACE_NAME, OpenError};
-use crate::store::{self, DatabaseLocation, Store};
+use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// Id and name of each workspace, for a server that starts: the data folder, its database and the
 /// default workspace are created if they are absent.
@@ -16,7 +16,7 @@ pub async fn prepare(
 ) -> Result<Vec<(String, String)>, OpenError> {
     app::prepare_data_folder(data)?;
     let store = app::open_store(data, database_url).await?;
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Workspaces).await?;
     store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
     tx.commit().await?;
     store.close().await;

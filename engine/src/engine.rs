@@ -401,6 +401,11 @@ impl Engine for CallEngine {
         Some(why.to_string())
     }
 
+    fn load_ratio(&self) -> f64 {
+        let loads = self.threads.iter().map(|thread| &thread.stats.load);
+        loads.map(|load| load.busy_ratio().max(load.process_busy_ratio())).fold(0.0, f64::max)
+    }
+
     fn models_unavailable(&self) -> Option<String> {
         self.models.unavailable()
     }

@@ -12,6 +12,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("data", ValueKind::Text),
             ("public_url", ValueKind::Text),
             ("database_url", ValueKind::Secret),
+            ("region", ValueKind::Text),
             ("secrets_key", ValueKind::Secret),
             ("tokens_key", ValueKind::Secret),
             ("trusted_proxies", ValueKind::TextList),

@@ -20,6 +20,7 @@ fn load_variable(name: &str, text: &str) -> Result<Config, String> {
 }
 
 /// 32 bytes in base64.
+const URL: &str = "postgres://host/name";
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 #[test]
@@ -169,12 +170,8 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("stt.pool", " 3 ", |c| c.stt.pool.to_string(), "3"),
         ("models.dir", "/opt/models", |c| c.models.dir.display().to_string(), "/opt/models"),
         ("avatars.dir", "/opt/faces", |c| format!("{:?}", c.avatars.dir), "Some(\"/opt/faces\")"),
-        (
-            "server.database_url",
-            "postgres://host/name",
-            |c| format!("{:?}", c.server.database_url),
-            "Some(\"postgres://host/name\")",
-        ),
+        ("server.database_url", URL, |c| c.server.database_url.clone().unwrap(), URL),
+        ("server.region", "eu-west", |c| c.server.region.clone(), "eu-west"),
         ("server.secrets_key", KEY, |c| format!("{:?}", c.server.secrets_key), "Some(SecretKey)"),
         ("server.tokens_key", KEY, |c| format!("{:?}", c.server.tokens_key), "Some(SecretKey)"),
         (

@@ -10,44 +10,14 @@ import pytest
 
 from kit import sdp, stores, typed_call
 from kit.polling import wait_until
-from kit.receivers import MockServer
 from kit.typed_call import TEST_TIMEOUT, TypedCall
+from kit.webhook_log import WebhookLog
 from kit.webrtc_client import run_async
 
 #: Long enough for a busy machine to renew it in time. A test that kills a server ends its lease
 #: itself.
 LEASE_SECONDS = 18
 KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
-
-
-class WebhookLog(MockServer):
-    """Stores every webhook as it arrived: conversation, number, id, name and text."""
-
-    def __init__(self):
-        super().__init__()
-        self.received = []
-
-    def handle(self, request, body):
-        value = json.loads(body)
-        with self.changed:
-            event = value["event"]
-            self.received.append(
-                (
-                    value["conversation_id"],
-                    int(request.headers["visavis-sequence"]),
-                    request.headers["webhook-id"],
-                    event["name"],
-                    event["payload"].get("text"),
-                )
-            )
-            self.changed.notify_all()
-        self.reply(request, 204)
-
-    def events_of(self, conversation):
-        return [one[1:] for one in self.received if one[0] == conversation]
-
-    def describe(self):
-        return self.received[-20:]
 
 
 class ServerPair:
@@ -124,21 +94,6 @@ async def check_call(client):
     await client.ask("Where is the clock?", "first room")
 
 
-def webhooks_of(inbox, conversation):
-    """A conversation's webhooks in the order of their first arrival, once its end has arrived. An
-    attempt may arrive twice."""
-    inbox.wait_until(
-        lambda: any(name == "call_ended" for _, _, name, _ in inbox.events_of(conversation)),
-        TEST_TIMEOUT,
-        "call_ended",
-    )
-    return list(
-        {
-            id: (number, name) for number, id, name, _ in reversed(inbox.events_of(conversation))
-        }.values()
-    )[::-1]
-
-
 def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
     one, other = live_pair.servers
     agent = typed_call.create_typed_agent(one, knowledge=KNOWLEDGE, hooks=webhook_log)["id"]
@@ -183,7 +138,7 @@ def test_calls_on_both_lose_and_double_nothing(live_pair, webhook_log):
         assert events[0] == events[1] and [event["seq"] for event in events[0]] == list(
             range(len(events[0]))
         )
-        received = webhooks_of(webhook_log, conversation)
+        received = webhook_log.wait_for_end(conversation)
         assert [number for number, _ in received] == list(range(1, len(received) + 1)), (
             "in order, without a gap"
         )
@@ -263,7 +218,7 @@ def test_the_end_of_one_server_does_not_affect_calls_of_the_other(live_pair, web
         "error" if how == "kill" else "ended_by_api"
     )
     for conversation in (held["id"], left["id"]):
-        received = webhooks_of(webhook_log, conversation)
+        received = webhook_log.wait_for_end(conversation)
         assert [number for number, _ in received] == list(range(1, len(received) + 1)) and received[
             -1
         ][1] == "call_ended", received
@@ -293,7 +248,7 @@ def test_a_dead_server_s_calls_are_ended_by_the_other_and_its_traces_go_when_it_
     # What was recorded stays. lifecycle.rs and crash.rs of control-api/tests/api test what survives
     # a crash.
     assert record["end_reason"] == "error" and "old clock" in json.dumps(record["transcript"])
-    assert [name for _, name in webhooks_of(webhook_log, dead["id"])] == [
+    assert [name for _, name in webhook_log.wait_for_end(dead["id"])] == [
         "utterance_committed",
         "call_ended",
     ]

@@ -12,7 +12,7 @@ use std::path::Path;
 use ::conversation::trace;
 use engine_api::{RECORDINGS_FOLDER, recorded_name};
 
-use crate::store::{self, Store, conversation, erased};
+use crate::store::{self, Lock, Store, conversation, erased};
 
 /// Erases an ended conversation with its events and its trace; false if it was erased before.
 pub(crate) async fn erase_conversation(
@@ -21,7 +21,7 @@ pub(crate) async fn erase_conversation(
     data: &Path,
     id: &str,
 ) -> store::Result<bool> {
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Rows).await?;
     let erased = conversation::erase(&mut tx, id).await?;
     tx.commit().await?;
     // The record is erased, even if removing the files fails.
@@ -75,7 +75,7 @@ pub(crate) async fn remove_erased_files(
     if removed.is_empty() {
         return Ok(());
     }
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Rows).await?;
     erased::remove(&mut tx, server_id, &removed).await?;
     tx.commit().await
 }

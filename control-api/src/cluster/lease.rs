@@ -1,86 +1,139 @@
-//! Several servers on one database. Each renews its lease, and recovers what a server with an
-//! expired lease left behind.
+//! Several servers on one database. Each renews its lease, and the leader among them takes over what
+//! a lost server left behind.
 //!
 //! ```text
-//! (start) renew ---> alive
-//! alive --- renew, 6 times per lease ---> alive
-//! alive --- no renewal for a lease -----> dead: others adopt its deliveries, calls and jobs
-//! alive --- release at shutdown --------> dead, with nothing left to recover
+//! (start) start ---> alive
+//! alive --- renew, 6 times per lease -------> alive
+//! alive --- declared lost by the leader -----> lost: its deliveries, calls and jobs are taken over
+//! lost ---- renew: it was only cut off -----> alive: it hangs up the calls that others have ended
+//! alive --- release at shutdown ------------> lost, with nothing left to take over
 //! ```
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conversation::input::Command;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::timeout;
 
-use crate::clock;
+use super::failure_detector::FailureDetector;
+use super::presence::{Observation, Presence};
+use crate::clock::{self, Micros};
 use crate::cluster::erasure;
 use crate::events::ending;
+use crate::state::EngineCell;
 use crate::state::event_storage::EventStorage;
+use crate::state::server_report::Reporter;
 use crate::state::supervise::BackgroundTask;
 use crate::state::webhook_queue::OutboxMessage;
-use crate::store::{self, Store, delivery, server};
+use crate::store::ownership::Holder;
+use crate::store::{self, Lock, Store, delivery, server};
 
 /// Requests between servers are removed after this time. Their senders wait a few seconds.
 const MESSAGE_LIFETIME: Duration = Duration::from_secs(60);
 /// Number of renewals within a lease.
 const RENEWALS_PER_LEASE: u32 = 6;
+/// Maximum time of a step of a renewal. The database may not respond.
+const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The task that renews this server's lease, and recovers what dead servers left behind.
+/// The task that renews this server's lease, and takes over what lost servers left behind.
 pub(crate) struct LeaseTask {
     pub(crate) store: Store,
     pub(crate) server_id: Arc<str>,
     /// `timeouts.lease`
     pub(crate) duration: Duration,
+    /// `server.database_url`; `None` = there are no other servers.
+    pub(crate) database_url: Option<String>,
     /// The data folder, whose files of erased conversations are removed.
     pub(crate) data: PathBuf,
-    /// Stores the ends of the calls of dead servers.
+    /// Stores the ends of the calls of lost servers.
     pub(crate) event_storage: EventStorage,
+    /// Ends calls that others have ended.
+    pub(crate) engine: Arc<EngineCell>,
+    /// What other servers show of this one.
+    pub(crate) reporter: Reporter,
     /// Notified of adopted deliveries.
     pub(crate) outbox: mpsc::UnboundedSender<OutboxMessage>,
     /// Notified of drawing jobs that may be claimed.
     pub(crate) bake_queued: Arc<Notify>,
     /// Notified of documents that may be claimed.
     pub(crate) document_queued: Arc<Notify>,
+    pub(crate) failure_detector: FailureDetector,
+    pub(crate) renewals: Renewals,
+    pub(crate) presence: Option<Presence>,
+}
+
+/// The renewals so far. Times are those of the database's clock.
+#[derive(Default)]
+pub(crate) struct Renewals {
+    /// First one of those that follow each other without a gap.
+    since: Micros,
+    last: Micros,
+    /// Last one by the clock of this server.
+    last_local: Micros,
 }
 
 impl BackgroundTask for LeaseTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         loop {
+            let renewed = match self.database_url.clone() {
+                Some(url) => {
+                    let renewed = self.renew_and_take_over(&url).await;
+                    if let Err(error) = &renewed {
+                        tracing::error!(%error, "cannot renew this server's lease");
+                        if error.is_outage() {
+                            self.store.health.report_failure(&error.to_string());
+                        }
+                    }
+                    renewed.is_ok()
+                }
+                // No other server uses the file.
+                None => false,
+            };
+            if !renewed && self.store.health.failure_reason().is_none() {
+                // A write shows an outage in `/readyz` before a call needs the store.
+                self.probe().await;
+            }
             tokio::select! {
                 () = tokio::time::sleep(self.duration / RENEWALS_PER_LEASE) => {}
                 _ = stop.wait_for(|stop| *stop) => break,
-            }
-            let renewed = if self.store.is_shared() {
-                let renewed = self.renew_and_recover().await;
-                if let Err(error) = &renewed {
-                    tracing::error!(%error, "cannot renew this server's lease");
-                }
-                renewed.is_ok()
-            } else {
-                // No other server uses the file: the lease from the start is enough.
-                false
-            };
-            if !renewed && self.store.health.failure_reason().is_none() {
-                // A write shows an outage in `/readyz` before a call needs the store. The probe
-                // reports the store's health itself.
-                let _ = self.store.probe().await;
             }
         }
     }
 }
 
 impl LeaseTask {
-    async fn renew_and_recover(&self) -> store::Result<()> {
-        if renew(&self.store, &self.server_id, self.duration).await? {
-            // The dispatcher of deliveries lives as long as this task.
-            let _ = self.outbox.send(OutboxMessage::Rescan);
+    /// Reports the store's health.
+    async fn probe(&self) {
+        if timeout(STEP_TIMEOUT, self.store.probe()).await.is_err() {
+            self.store.health.report_failure("the database does not respond");
         }
-        for id in self.store.orphaned_conversations(&self.server_id, clock::now()).await? {
-            ending::recover_conversation(&self.event_storage, &id).await?;
+    }
+
+    async fn renew_and_take_over(&mut self, url: &str) -> store::Result<()> {
+        let holder = &self.event_storage.holder;
+        let (lease, report) = (clock::to_micros(self.duration), self.reporter.report());
+        let renewal = self.store.renew_lease(holder, lease, &report);
+        let Some(now) = timeout(STEP_TIMEOUT, renewal).await.map_err(|_| late())?? else {
+            tracing::error!("another process runs with the id of this server");
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut self.renewals.last, now);
+        let since = std::mem::replace(&mut self.renewals.last_local, clock::now());
+        if before == 0 || now - before > lease {
+            self.renewals.since = now;
+            self.hang_up_fenced(since - lease).await?;
         }
-        // Any server may claim the jobs of a dead one, and an idle server those that a busy one has
+        let seen = match timeout(STEP_TIMEOUT, self.check_presence(url)).await {
+            Ok(Ok(seen)) => seen,
+            Ok(Err(error)) => return Err(self.lose_presence(error.into())),
+            Err(_) => return Err(self.lose_presence(late())),
+        };
+        if let Some(seen) = seen {
+            self.take_over(&seen).await?;
+        }
+        // Any server may claim the jobs of a lost one, and an idle server those that a busy one has
         // queued.
         self.bake_queued.notify_one();
         self.document_queued.notify_one();
@@ -90,32 +143,101 @@ impl LeaseTask {
         erasure::remove_erased_files(&self.store, &self.server_id, &self.data).await?;
         Ok(())
     }
+
+    /// Ends the calls here that others have ended since `since`, because this server seemed lost.
+    /// Their records do not change any more.
+    async fn hang_up_fenced(&self, since: Micros) -> store::Result<()> {
+        let Some(engine) = self.engine.get() else { return Ok(()) };
+        for id in self.store.fenced_conversations(&self.server_id, since).await? {
+            if let Ok(id) = id.parse() {
+                // It may have ended here too.
+                let _ = engine.send_command(id, Command::End).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_presence(&mut self, url: &str) -> sqlx::Result<Option<Observation>> {
+        if let Some(presence) = &mut self.presence {
+            return presence.check().await;
+        }
+        let presence = Presence::open(url, &self.server_id).await?;
+        self.presence.insert(presence).check().await
+    }
+
+    fn lose_presence(&mut self, error: store::Error) -> store::Error {
+        self.presence = None;
+        error
+    }
+
+    /// Declares servers lost, and takes over what they left behind.
+    async fn take_over(&mut self, seen: &Observation) -> store::Result<()> {
+        let servers = self.store.servers().await?;
+        for row in
+            self.failure_detector.find_lost(&self.server_id, self.renewals.since, seen, &servers)
+        {
+            if self.store.declare_lost(row).await? {
+                tracing::warn!(server = %row.id, "a server is lost: its calls end");
+            }
+        }
+        // Also what remains of an earlier attempt.
+        if adopt_deliveries(&self.store, &self.server_id).await? {
+            // The dispatcher of deliveries lives as long as this task.
+            let _ = self.outbox.send(OutboxMessage::Rescan);
+        }
+        for id in self.store.orphaned_conversations(&self.server_id).await? {
+            ending::recover_conversation(&self.event_storage, &id).await?;
+        }
+        Ok(())
+    }
 }
 
-/// Renews a server's lease. True if deliveries of dead servers were adopted.
-pub(crate) async fn renew(
-    store: &Store,
-    server_id: &str,
-    duration: Duration,
-) -> store::Result<bool> {
-    let now = clock::now();
-    let mut tx = store.begin_write().await?;
-    server::set_lease(&mut tx, server_id, now.saturating_add(clock::to_micros(duration))).await?;
-    let adopted = delivery::adopt_orphans(&mut tx, server_id, now).await?;
+fn late() -> store::Error {
+    store::Error::Unwritable("the database does not respond".into())
+}
+
+async fn adopt_deliveries(store: &Store, server_id: &str) -> store::Result<bool> {
+    // Most checks find none and should not write.
+    if !store.has_orphaned_deliveries(server_id).await? {
+        return Ok(false);
+    }
+    let mut tx = store.begin_write(Lock::Rows).await?;
+    let adopted = delivery::adopt_orphans(&mut tx, server_id).await?;
     tx.commit().await?;
     Ok(adopted)
 }
 
+/// Registers the start of this server, with its first lease.
+pub(crate) async fn start(
+    store: &Store,
+    server_id: &Arc<str>,
+    duration: Duration,
+) -> store::Result<Holder> {
+    let mut tx = store.begin_write(Lock::Rows).await?;
+    let epoch = server::register(&mut tx, server_id).await?;
+    if !store.is_shared() {
+        server::set_alive(&mut tx, server_id).await?;
+    }
+    tx.commit().await?;
+    let holder = Holder { server: Arc::clone(server_id), epoch };
+    if store.is_shared() {
+        store.renew_lease(&holder, clock::to_micros(duration), "{}").await?;
+    } else {
+        adopt_deliveries(store, server_id).await?;
+    }
+    Ok(holder)
+}
+
 /// Releases a server's lease, so that no other server waits for it to expire. Called only after the
 /// ends of the server's calls are stored: other servers treat a call that is still open as left by
-/// a dead server.
+/// a lost server.
 pub(crate) async fn release(store: &Store, server_id: &str) {
     if !store.is_shared() {
         return;
     }
     let end = async {
-        let mut tx = store.begin_write().await?;
-        server::set_lease(&mut tx, server_id, 0).await?;
+        let mut tx = store.begin_write(Lock::Rows).await?;
+        server::set_lost(&mut tx, server_id).await?;
         tx.commit().await
     };
     if let Err(error) = end.await {

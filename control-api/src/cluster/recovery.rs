@@ -97,7 +97,7 @@ impl RecoveryTask {
         let now = clock::now();
         let join = clock::to_micros(self.join_timeout);
         let mut damaged = false;
-        for id in self.store.unjoined_conversations(now - join, &self.server_id, now).await? {
+        for id in self.store.unjoined_conversations(now - join, &self.server_id).await? {
             // An offer that arrived in time may still connect.
             if id.parse().is_ok_and(|id| self.pending_offers.contains(id)) {
                 continue;
@@ -137,7 +137,7 @@ impl RecoveryTask {
         }
         let next = self
             .store
-            .oldest_unjoined_at(&self.server_id, now)
+            .oldest_unjoined_at(&self.server_id)
             .await?
             .map_or(join, |at| at + join - clock::now());
         // A conversation created right after this sweep is due no sooner than after a whole join

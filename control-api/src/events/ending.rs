@@ -3,11 +3,11 @@
 use conversation::event::{EndReason, Event, HistoryItem, Role};
 use conversation::view::ConversationView;
 
-use super::append;
+use super::{append, append_in};
 use crate::clock::{self, Micros};
 use crate::state::event_storage::EventStorage;
-use crate::store;
 use crate::store::conversation::{IN_PROGRESS, STARTED};
+use crate::store::{self, Lock, ownership};
 
 /// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
 /// in that state.
@@ -22,16 +22,20 @@ pub(crate) async fn end_unjoined(
 }
 
 /// Ends a conversation whose server or call has failed, with the last utterance of the agent as far
-/// as it was heard. Does nothing if the conversation is not running.
+/// as it was heard. Its process adds no events any more. Does nothing if the conversation is not
+/// running, or runs on another server that is alive.
 pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> store::Result<()> {
-    let Some(row) = storage
-        .store
-        .conversation_in_any_workspace(id)
-        .await?
-        .filter(|row| row.status == IN_PROGRESS)
-    else {
+    let mut tx = storage.store.begin_write(Lock::Rows).await?;
+    let locked = ownership::lock(&mut tx, &[id]).await?;
+    let Some(locked) = locked.get(id).filter(|locked| locked.status == IN_PROGRESS) else {
         return Ok(());
     };
+    // It may have come back since it was declared lost.
+    if *locked.server != *storage.server_id && storage.store.is_server_alive(&locked.server).await?
+    {
+        return Ok(());
+    }
+    let Some(row) = storage.store.conversation_in_any_workspace(id).await? else { return Ok(()) };
     let mut view = ConversationView::default();
     for envelope in storage.store.events(id, 0).await? {
         view.apply(&envelope);
@@ -60,7 +64,13 @@ pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> st
         }
     }
     events.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
+    let events = events.into_iter().map(|event| (at, event)).collect();
+    let appended = append_in(storage, &mut tx, id, IN_PROGRESS, events).await?;
+    ownership::fence(&mut tx, id).await?;
+    tx.commit().await?;
     tracing::warn!(conversation = %id, "conversation ended: its server or call failed");
-    append(storage, id, IN_PROGRESS, events.into_iter().map(|event| (at, event)).collect()).await?;
+    if let Some(appended) = appended {
+        appended.publish(storage);
+    }
     Ok(())
 }

@@ -28,7 +28,7 @@ const SHUTDOWN_RETRY_TIME: Duration = Duration::from_secs(30);
 const OUTAGE_AFTER: Duration = Duration::from_secs(10);
 /// A store operation that takes longer is abandoned and repeated on another connection: its answer
 /// may never arrive. A slow one is not abandoned sooner, because it would start over each time.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Messages that are written together, and the work that follows.
 #[derive(Default)]
@@ -85,6 +85,11 @@ impl EventSource {
     /// An event is lost.
     pub(super) fn count_dropped(&self) {
         self.queue.stats.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// These events were rejected: another process holds the call, or none does.
+    pub(super) fn count_fenced(&self, count: u64) {
+        self.queue.stats.fenced.fetch_add(count, Ordering::Relaxed);
     }
 
     /// The record of a call that panicked has ended.
@@ -326,7 +331,7 @@ mod tests {
         let mut source = EventSource::new(store.clone(), queue, stopped);
         tokio::time::pause();
         let late = async {
-            tokio::time::sleep(2 * OUTAGE_AFTER).await;
+            tokio::time::sleep(OUTAGE_AFTER * 5 / 4).await;
             Ok::<_, store::Error>(7)
         };
         assert_eq!(source.run_bounded(late).await.unwrap(), 7);

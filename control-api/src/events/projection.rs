@@ -18,8 +18,9 @@ use crate::state::webhook_queue::OutboxMessage;
 use crate::store::agent::Agent;
 use crate::store::conversation::{ENDED, Row};
 use crate::store::event::InsertOutcome;
+use crate::store::ownership::{self, Holder};
 use crate::store::recording::{self, CAPTURED};
-use crate::store::{self, Store, Transaction, json_record};
+use crate::store::{self, Lock, Store, Transaction, json_record};
 use crate::webhooks::signing;
 
 /// State of a conversation in the writer while its events arrive.
@@ -201,7 +202,7 @@ impl PreparedEvent {
         store: &Store,
         error: &store::Error,
     ) -> store::Result<()> {
-        let mut tx = store.begin_write_unchecked().await?;
+        let mut tx = store.begin_event_write().await?;
         store::failed_event::insert(
             &mut tx,
             &self.conversation,
@@ -257,6 +258,17 @@ pub(super) struct WriteResult {
     deliveries: BTreeSet<usize>,
     /// Conversations whose events were rejected, because this plane had ended them.
     pub(super) rejected: BTreeSet<String>,
+    /// Number of events that were rejected because another process or none holds the call.
+    pub(super) fenced: u64,
+}
+
+/// Who adds events to a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    /// The call, on the server that holds it.
+    Call,
+    /// The control plane of any server. It has locked the conversation and checked its status.
+    ControlPlane,
 }
 
 impl WriteResult {
@@ -268,13 +280,26 @@ impl WriteResult {
 
 /// Writes events with their effects. Events that an earlier COMMIT stored although its answer was
 /// lost count as written.
+/// `author` says which process may add them.
 pub(super) async fn write_events(
     tx: &mut Transaction,
-    server: &str,
+    holder: &Holder,
+    author: Author,
     prepared_events: &[PreparedEvent],
 ) -> store::Result<WriteResult> {
     let now = clock::now();
+    let server = &*holder.server;
     let mut written = WriteResult::default();
+    if author == Author::Call {
+        let ids: Vec<&str> = prepared_events.iter().map(|one| one.conversation.as_str()).collect();
+        let locked = ownership::lock(tx, &ids).await?;
+        for PreparedEvent { conversation, .. } in prepared_events {
+            if !locked.get(conversation).is_some_and(|locked| locked.admits(holder)) {
+                written.fenced += 1;
+                written.rejected.insert(conversation.clone());
+            }
+        }
+    }
     let mut stopped_by_agent: HashMap<&str, bool> = HashMap::new();
     for (i, prepared) in prepared_events.iter().enumerate() {
         if written.rejected.contains(&prepared.conversation) {
@@ -306,7 +331,7 @@ pub(super) async fn write_events(
         match &prepared.change {
             StatusChange::None => {}
             StatusChange::Joined(at) => {
-                store::conversation::mark_joined(tx, &prepared.conversation, server, *at, now)
+                store::conversation::mark_joined(tx, &prepared.conversation, holder, *at, now)
                     .await?;
             }
             StatusChange::Ended { reason, record, at } => {
@@ -373,7 +398,7 @@ pub(crate) async fn append(
     expected: &str,
     events: Vec<(Micros, Event)>,
 ) -> store::Result<bool> {
-    let mut tx = storage.store.begin_write().await?;
+    let mut tx = storage.store.begin_write(Lock::Rows).await?;
     let Some(appended) = append_in(storage, &mut tx, id, expected, events).await? else {
         return Ok(false);
     };
@@ -404,11 +429,11 @@ pub(crate) async fn append_in(
     expected: &str,
     events: Vec<(Micros, Event)>,
 ) -> store::Result<Option<Appended>> {
-    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(None) };
-    let current = store::conversation::find_in_any_workspace(tx, id).await?;
-    if current.is_none_or(|row| row.status != expected) {
+    let locked = ownership::lock(tx, &[id]).await?;
+    if locked.get(id).is_none_or(|locked| locked.status != expected) {
         return Ok(None);
     }
+    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(None) };
     let first =
         store::event::events_in(tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
     let prepared: Vec<PreparedEvent> = (first..)
@@ -420,7 +445,7 @@ pub(crate) async fn append_in(
             projection.prepare_write(envelope, effects)
         })
         .collect();
-    let written = write_events(tx, &storage.server_id, &prepared).await?;
+    let written = write_events(tx, &storage.holder, Author::ControlPlane, &prepared).await?;
     Ok(Some(Appended { prepared, written }))
 }
 
@@ -509,10 +534,16 @@ mod tests {
 
     /// Writes and commits, as if the answer of the COMMIT arrived.
     async fn write_and_commit(store: &Store, prepared_events: &[PreparedEvent]) -> WriteResult {
-        let mut tx = store.begin_write().await.unwrap();
-        let written = write_events(&mut tx, "here", prepared_events).await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        let author = Author::ControlPlane;
+        let written =
+            write_events(&mut tx, &holder("here", 1), author, prepared_events).await.unwrap();
         tx.commit().await.unwrap();
         written
+    }
+
+    fn holder(server: &str, epoch: i64) -> Holder {
+        Holder { server: server.into(), epoch }
     }
 
     async fn count_rows(store: &Store, table: &'static str) -> i64 {
@@ -533,7 +564,7 @@ mod tests {
         }
         // Deliveries that no longer wait are not sent again: another server took them over, or they
         // were delivered.
-        let mut tx = store.begin_write().await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
         for sql in [
             "UPDATE delivery SET server = 'there' WHERE id = 'msg_0'",
             "UPDATE delivery SET state = 'done', first_try = 1 WHERE id = 'msg_1'",
@@ -553,6 +584,62 @@ mod tests {
         let written = write_and_commit(store, &other).await;
         assert_eq!(written.rejected.iter().collect::<Vec<_>>(), [CALL]);
         assert_eq!(count_rows(store, "event").await, 3);
+    }
+
+    #[tokio::test]
+    async fn only_the_process_that_holds_a_call_adds_events() {
+        let file = std::env::temp_dir().join(format!("visavis-fence-{}.db", std::process::id()));
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
+        let add = async |seq: u64, event: Event, by: &Holder| {
+            let mut tx = store.begin_event_write().await.unwrap();
+            let batch = [prepared_event(seq, event)];
+            let written = write_events(&mut tx, by, Author::Call, &batch).await.unwrap();
+            tx.commit().await.unwrap();
+            assert_eq!(written.rejected.len() as u64, written.fenced);
+            written.fenced == 0
+        };
+        let said = || Event::UtteranceCommitted { text: "words".into() };
+        let ended = || Event::Ended { reason: conversation::event::EndReason::UserLeft };
+        let (own, other) = (holder("here", 2), holder("there", 2));
+        assert!(!add(0, said(), &own).await, "there is no such conversation");
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        let draft = store::conversation::Draft {
+            id: CALL,
+            workspace: "w",
+            server: "here",
+            agent: "a",
+            agent_name: "n",
+            agent_document: "{}",
+            agent_secrets: "",
+            avatar_id: "",
+            conversation_number: 0,
+            kind: None,
+            user_id: None,
+            user_name: None,
+            context: None,
+            from_visitor: false,
+            meta_data: None,
+            at: 1,
+        };
+        store::conversation::insert(&mut tx, &draft).await.unwrap();
+        tx.commit().await.unwrap();
+        assert!(!add(0, said(), &other).await, "another server created it, or has claimed it");
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        store::conversation::mark_joined(&mut tx, CALL, &own, 2, 2).await.unwrap();
+        tx.commit().await.unwrap();
+        assert!(add(0, said(), &own).await);
+        assert!(!add(1, said(), &other).await);
+        assert!(!add(1, said(), &holder("here", 1)).await, "a process before this one");
+        assert!(!add(1, said(), &holder("here", 3)).await, "a process after this one");
+        assert!(add(1, ended(), &own).await);
+        assert!(add(2, said(), &own).await, "the late result of a tool");
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        ownership::fence(&mut tx, CALL).await.unwrap();
+        tx.commit().await.unwrap();
+        assert!(!add(3, ended(), &own).await, "its server seemed lost");
+        assert_eq!(count_rows(&store, "event").await, 3);
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
     }
 
     #[tokio::test]

@@ -26,7 +26,7 @@ use models::panic_isolation::catch_panic;
 use tokio::sync::watch;
 
 use super::event_source::{Batch, EventSource};
-use super::projection::{self, PreparedEvent, Projection, StatusChange, WriteResult};
+use super::projection::{self, Author, PreparedEvent, Projection, StatusChange, WriteResult};
 use super::{ending, record};
 use crate::clock;
 use crate::state::EngineCell;
@@ -159,7 +159,7 @@ impl Writer {
             }
             // An end that the store rejects while it accepts other writes is left to the next start
             // of the server.
-            let gives_up = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_outage();
+            let gives_up = tries >= ATTEMPTS_BEFORE_SPLIT && !error.is_temporary();
             if gives_up || !self.source.wait_before_retry().await {
                 return;
             }
@@ -214,6 +214,7 @@ impl Writer {
         // process.
         let (mut tries, mut last) = (0_u32, false);
         while !self.prepared.is_empty() {
+            let is_contended;
             let prepared_events = &*self.prepared.make_contiguous();
             match self.source.run_bounded(commit_events(&self.storage, prepared_events)).await {
                 Ok(written) => {
@@ -222,6 +223,7 @@ impl Writer {
                 }
                 Err(error) => {
                     tries += 1;
+                    is_contended = error.is_contention();
                     if tries == 1 {
                         let prepared_events = self.prepared.len();
                         tracing::error!(
@@ -235,7 +237,7 @@ impl Writer {
                     }
                 }
             }
-            if tries.is_multiple_of(ATTEMPTS_BEFORE_SPLIT) {
+            if is_contended || tries.is_multiple_of(ATTEMPTS_BEFORE_SPLIT) {
                 self.store_one_by_one().await;
             }
             if !self.prepared.is_empty()
@@ -284,7 +286,7 @@ impl Writer {
                             "cannot read a conversation; retrying"
                         );
                     }
-                    let corrupt = !error.is_outage();
+                    let corrupt = !error.is_temporary();
                     let known = tries >= ATTEMPTS_BEFORE_SPLIT || self.unreadable.contains(&id);
                     let store = &self.storage.store;
                     let quarantine = || quarantine_event(store, &name, envelope, &error);
@@ -312,13 +314,18 @@ impl Writer {
 
     /// Writes each event in its own transaction. An event that is rejected twice, although a write
     /// in between succeeds, is quarantined. Events that fail because the store accepts no writes
-    /// stay.
+    /// stay, and so do those of a conversation that another transaction has locked.
     async fn store_one_by_one(&mut self) {
-        while let Some(prepared) = self.prepared.front() {
+        let (mut at, mut locked) = (0, HashSet::new());
+        while let Some(prepared) = self.prepared.get(at) {
+            if locked.contains(&prepared.conversation) {
+                at += 1;
+                continue;
+            }
             let one = std::slice::from_ref(prepared);
             let mut done = self.source.run_bounded(commit_events(&self.storage, one)).await;
             let mut accepts_writes = done.is_ok();
-            if done.as_ref().is_err_and(|error| !error.is_outage()) {
+            if done.as_ref().is_err_and(|error| !error.is_temporary()) {
                 // If the store failed and works again, the event is not the cause.
                 accepts_writes = self.source.run_bounded(self.storage.store.probe()).await.is_ok();
                 if accepts_writes {
@@ -327,6 +334,11 @@ impl Writer {
             }
             let written = match done {
                 Ok(written) => Some(written),
+                // Another transaction has locked the conversation. Its events keep their order.
+                Err(error) if error.is_contention() => {
+                    locked.insert(prepared.conversation.clone());
+                    continue;
+                }
                 Err(error) => {
                     let store = &self.storage.store;
                     let event = (prepared.conversation.as_str(), prepared.envelope.seq);
@@ -342,7 +354,7 @@ impl Writer {
                     None
                 }
             };
-            let Some(prepared) = self.prepared.pop_front() else { return };
+            let Some(prepared) = self.prepared.remove(at) else { return };
             match written {
                 Some(written) => self.on_written(vec![prepared], &written),
                 None => {
@@ -358,6 +370,7 @@ impl Writer {
     /// Events are in the store: notifies the waiting tasks.
     fn on_written(&mut self, prepared: Vec<PreparedEvent>, written: &WriteResult) {
         self.source.mark_settled(prepared.len());
+        self.source.count_fenced(written.fenced);
         for id in written.rejected.iter().filter_map(|id| id.parse().ok()) {
             // The conversation was ended while its connection was being established.
             self.projections.remove(&id);
@@ -384,8 +397,9 @@ async fn commit_events(
     storage: &EventStorage,
     prepared_events: &[PreparedEvent],
 ) -> store::Result<WriteResult> {
-    let mut tx = storage.store.begin_write_unchecked().await?;
-    let written = projection::write_events(&mut tx, &storage.server_id, prepared_events).await?;
+    let mut tx = storage.store.begin_event_write().await?;
+    let written =
+        projection::write_events(&mut tx, &storage.holder, Author::Call, prepared_events).await?;
     tx.commit().await?;
     Ok(written)
 }
@@ -408,7 +422,7 @@ where
     let mut rejections = 0;
     loop {
         let Err(error) = source.run_bounded(quarantine()).await else { return Ok(()) };
-        if error.is_outage() {
+        if error.is_temporary() {
             return Err(error);
         }
         // If the store failed and works again, the text is not the cause.
@@ -436,7 +450,7 @@ async fn quarantine_event(
     envelope: &EventEnvelope,
     error: &store::Error,
 ) -> store::Result<()> {
-    let mut tx = store.begin_write_unchecked().await?;
+    let mut tx = store.begin_event_write().await?;
     store::failed_event::insert(&mut tx, id, envelope, &error.to_string()).await?;
     if let Event::Ended { reason } = &envelope.event {
         let now = clock::now();

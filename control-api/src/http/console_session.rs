@@ -35,7 +35,7 @@ use crate::http::{auth, body};
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::api_key::{self, KeyHash};
-use crate::store::{self, vault};
+use crate::store::{self, Lock, vault};
 
 const COOKIE_NAME: &str = "visavis_console";
 /// The header with the token that must accompany the cookie.
@@ -184,7 +184,7 @@ async fn log_out(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     if let Some(session) = Session::from_cookie(&state, &headers) {
-        let mut tx = state.store.begin_write().await?;
+        let mut tx = state.store.begin_write(Lock::Rows).await?;
         // A later cookie of the same log-in expires after this one, but at most one cookie lifetime
         // from now.
         store::session::mark_ended(&mut tx, &session.id, clock::now() + SESSION_LIFETIME).await?;

@@ -8,6 +8,7 @@ pub(crate) mod console_session;
 pub(crate) mod cors;
 pub(crate) mod extract;
 pub(crate) mod key_usage_writer;
+pub(crate) mod outage;
 pub(crate) mod peer;
 pub(crate) mod quota;
 pub(crate) mod responses;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::http::extract::Path;
 use crate::http::responses::JsonResult;
-use crate::join::signaling;
+use crate::join::{offers, signaling};
 use crate::state::AppState;
 use crate::store::agent::{Agent, AgentSettings};
 use crate::store::json_record;
@@ -60,7 +60,7 @@ async fn about(
 ) -> JsonResult<About> {
     let (parts, _) = request.into_parts();
     let claims = signaling::verify_token_for(&state, &parts, &id)?;
-    let row = signaling::find_joinable(&state, &claims).await?;
+    let row = offers::find_joinable(&state, &claims).await?.row;
     let agent: Agent = json_record::parse_document(&row.agent_document)?;
     let avatar = agent.settings.first_avatar();
     // The avatar's persona name, otherwise the agent's name.

@@ -4,6 +4,7 @@
 pub(crate) mod about;
 pub(crate) mod call_config;
 pub(crate) mod embed;
+pub(crate) mod offers;
 pub(crate) mod prompt;
 pub(crate) mod relayed;
 pub(crate) mod signaling;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conversation::id::ConversationId;
 
-use super::signaling;
+use super::offers;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::state::relay::{ClientOffer, RelayedReply, RelayedRequest};
@@ -40,6 +40,6 @@ async fn accept_offer(
     if row.status == ENDED || state.events.has_panicked(conversation) {
         return Err(ApiError::Conflict("Conversation has ended".into()));
     }
-    let accepted = signaling::accept_offer(state, &row, offer).await?;
+    let accepted = offers::accept_offer(state, &row, offer).await?;
     Ok(RelayedReply::Answer { sdp: accepted.answer, connection: accepted.connection })
 }

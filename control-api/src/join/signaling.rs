@@ -29,26 +29,20 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
 use conversation::id::ConversationId;
-use engine_api::{AcceptedOffer, Caller, Offer, OfferError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use crate::clock;
 use crate::error::ApiError;
-use crate::events::record;
 use crate::http::auth::bearer_token;
 use crate::http::body;
 use crate::http::extract::{self, Path};
 use crate::http::peer::Peer;
-use crate::http::quota;
 use crate::http::security_headers::call_span;
-use crate::join::{call_config, prompt};
+use crate::join::offers::{find_joinable, submit_offer};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
-use crate::state::relay::ClientOffer;
-use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 
 /// Maximum size of a session description, bytes. The largest one observed has 10 kB.
 const MAX_SDP_BYTES: usize = 64 << 10;
@@ -117,116 +111,6 @@ fn verify_token(state: &AppState, parts: &Parts) -> Result<Claims, ApiError> {
     state.token_signer.verify(&token).ok_or(ApiError::Unauthorized)
 }
 
-/// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
-/// it has ended.
-pub(crate) async fn find_joinable(state: &AppState, claims: &Claims) -> Result<Row, ApiError> {
-    let row = state
-        .store
-        .conversation_in_any_workspace(&claims.sub.to_string())
-        .await?
-        .ok_or(ApiError::Unauthorized)?;
-    // A call that started a moment ago may not be in the store yet.
-    let pending = state.pending_offers.contains(claims.sub);
-    if row.joined_at.is_none() && !pending && record::is_join_expired(state, &row) {
-        return Err(ApiError::Unauthorized);
-    }
-    if row.status == ENDED || state.events.has_panicked(claims.sub) {
-        return Err(ApiError::Conflict("Conversation has ended".into()));
-    }
-    Ok(row)
-}
-
-fn to_api_error(error: OfferError) -> ApiError {
-    match error {
-        OfferError::BadSdp(_) => ApiError::BadRequest(error.to_string()),
-        OfferError::NotAcceptable(text) => ApiError::NotAcceptable(text),
-        OfferError::Ended => ApiError::Conflict(error.to_string()),
-        OfferError::NoCapacity(reason) => ApiError::NoCapacity(reason),
-    }
-}
-
-/// Submits an offer to the server that holds the call: this one, unless another one runs the call
-/// or has accepted an offer that may still connect.
-async fn submit_offer(
-    state: &AppState,
-    row: Row,
-    peer: Peer,
-    (sdp, replaces, restart): (String, Option<String>, bool),
-) -> Result<AcceptedOffer, ApiError> {
-    let network = (!state.is_rate_limit_exempt(peer)).then(|| peer.subscriber_network());
-    let offer = ClientOffer { sdp, replaces, restart, network };
-    let Some(id) = row.id.parse().ok().filter(|_| state.store.is_shared()) else {
-        return accept_offer(state, &row, offer).await;
-    };
-    if let Some(holder) = state.relay.other_holder(id).await? {
-        return state.relay.submit_offer(&holder, id, offer).await;
-    }
-    if row.status != STARTED {
-        return accept_offer(state, &row, offer).await;
-    }
-    ensure_accepting(state, &row)?;
-    let duration = clock::to_micros(state.config.timeouts.offer);
-    if state.store.claim_conversation(&row.id, &state.server_id, duration).await? {
-        let accepted = accept_offer(state, &row, offer).await;
-        if accepted.is_err() && !state.pending_offers.contains(id) {
-            state.store.release_claim(&row.id, &state.server_id).await?;
-        }
-        return accepted;
-    }
-    // Another server was faster, or the conversation has ended.
-    match state.relay.other_holder(id).await? {
-        Some(holder) => state.relay.submit_offer(&holder, id, offer).await,
-        None => Err(ApiError::Conflict("Conversation has ended".into())),
-    }
-}
-
-/// Refuses an offer that would start a call while this server starts none.
-fn ensure_accepting(state: &AppState, row: &Row) -> Result<(), ApiError> {
-    if state.is_draining() && row.status != IN_PROGRESS {
-        // The engine counts the rejected calls.
-        let capacity_error = state.engine().reject_new_call();
-        return Err(ApiError::NoCapacity(
-            capacity_error.unwrap_or_else(|| "the server is shutting down".into()),
-        ));
-    }
-    // A call that starts now would leave no record.
-    if let Some(reason) = state.persistence_failure().filter(|_| row.status == STARTED) {
-        return Err(ApiError::StoreUnwritable(reason));
-    }
-    Ok(())
-}
-
-/// Submits an offer to the engine of this server.
-pub(super) async fn accept_offer(
-    state: &AppState,
-    row: &Row,
-    offer: ClientOffer,
-) -> Result<AcceptedOffer, ApiError> {
-    ensure_accepting(state, row)?;
-    let call = call_config::build_shared(state, row).await?;
-    let id = call.id;
-    let quota_taken = quota::reserve_call(state, row).await?;
-    let mut commands = Vec::new();
-    if row.status == STARTED {
-        commands.extend(prompt::visitor_context_command(row, call.trust_client_context));
-        commands.extend(state.store.queued_commands(&row.id).await?);
-    }
-    let ClientOffer { sdp, replaces, restart, network } = offer;
-    let caller = Caller { network, agent: row.agent.clone() };
-    let offer = Offer { config: call, sdp, replaces, restart, commands, caller };
-    let accepted = state.engine().accept_offer(offer).await.map_err(|error| {
-        if quota_taken {
-            state.connecting_calls.release(&row.id);
-        }
-        to_api_error(error)
-    })?;
-    state.connections.insert(id, &accepted.connection);
-    if row.status == STARTED {
-        state.pending_offers.insert(id);
-    }
-    Ok(accepted)
-}
-
 /// The token's claims, if they are for the conversation in the path.
 pub(crate) fn verify_token_for(
     state: &AppState,
@@ -268,8 +152,8 @@ async fn whip_offer(
     let sdp = read_body(request, "application/sdp").await?;
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
-    let row = find_joinable(&state, &claims).await?;
-    let accepted = submit_offer(&state, row, peer, (sdp, None, false)).await?;
+    let call = find_joinable(&state, &claims).await?;
+    let accepted = submit_offer(&state, call, peer, (sdp, None, false)).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
         (header::LOCATION, format!("/rtc/{}/{}", claims.sub, accepted.connection)),
@@ -286,10 +170,11 @@ async fn whip_trickle(
     let (parts, request) = split_request(request);
     let claims = verify_token_for(&state, &parts, &id)?;
     read_body(request, "application/trickle-ice-sdpfrag").await?;
-    find_joinable(&state, &claims).await?;
+    let call = find_joinable(&state, &claims).await?;
     // The other server knows the resource, and nothing would change there.
-    let is_remote = state.relay.other_holder(claims.sub).await?.is_some();
-    if !is_remote && !state.connections.contains(claims.sub, &resource) {
+    if !state.connections.contains(claims.sub, &resource)
+        && (call.is_from_memory() || state.relay.other_holder(claims.sub).await?.is_none())
+    {
         return Err(ApiError::NotFound(crate::error::Resource::Route));
     }
     Ok(StatusCode::NO_CONTENT)
@@ -424,9 +309,10 @@ async fn rtvi_offer(
     }
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| ApiError::Invalid(Vec::new()))?;
     let offer = parse_offer(value)?;
-    let row = find_joinable(&state, &claims).await?;
+    let call = find_joinable(&state, &claims).await?;
     // The path does not contain the conversation's id.
-    let accepted = submit_offer(&state, row, peer, offer).instrument(call_span(claims.sub)).await?;
+    let accepted =
+        submit_offer(&state, call, peer, offer).instrument(call_span(claims.sub)).await?;
     Ok(axum::Json(Answer { sdp: accepted.answer, kind: "answer", pc_id: accepted.connection })
         .into_response())
 }

@@ -39,6 +39,7 @@ use crate::resources::meetings::MeetingRequest;
 use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestRequest};
 use crate::resources::providers::{LocalServerItem, VoiceItem};
 use crate::resources::recordings::Capabilities;
+use crate::resources::servers::ServerItem;
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -91,7 +92,8 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
-            NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, SessionResponse<'_>, StockAvatar, Taken,
+            NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, ServerItem<'_>,
+            SessionResponse<'_>, StockAvatar, Taken,
             UnusablePhotoBody<'_>,
             VoiceItem<'_>,
         );

@@ -207,6 +207,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     .not_found_message(),
     op(
         KEYS,
+        "get",
+        "/v1/ext/servers",
+        "List the servers that share the database; for keys of the first workspace",
+        &[(200, "[Server]", "Servers")],
+    )
+    .list(),
+    op(
+        KEYS,
         "post",
         "/v1/ext/apikey",
         "Create an API key; it is shown once",

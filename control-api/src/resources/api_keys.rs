@@ -21,7 +21,7 @@ use crate::http::validate::FieldErrors;
 use crate::scope::Scope;
 use crate::state::AppState;
 use crate::state::api_key::{generate_key, key_prefix, stored_hash};
-use crate::store::{self, api_key};
+use crate::store::{self, Lock, api_key};
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -90,7 +90,7 @@ async fn create(
     }
     let key = generate_key();
     let (prefix, hash) = (key_prefix(&key), stored_hash(&key));
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let draft = api_key::Draft {
         workspace: &caller.workspace,
         name: &name,
@@ -136,7 +136,7 @@ async fn remove(
     Path(id): Path<String>,
 ) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(ApiError::NotFound(Resource::ApiKey))?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = api_key::delete(&mut tx, Some(&caller.workspace), &id).await?;
     tx.commit().await?;
     if !found {

@@ -22,6 +22,7 @@ use crate::http::quota;
 use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::state::AppState;
+use crate::store::Lock;
 use crate::store::credential::{self, Credential};
 use crate::store::secrets::SECRET_MASK;
 
@@ -180,7 +181,7 @@ async fn replace(
 ) -> JsonResult<Done> {
     let (name, _) = find_name(&name).ok_or(ApiError::NotFound(Resource::Provider))?;
     let workspace = &*caller.workspace;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(workspace)).await?;
     let row = credential::find(&mut tx, workspace, name).await?;
     // A new key also replaces a stored one that cannot be decrypted.
     let stored = row.and_then(|row| row.open(&state.vault, workspace).ok());
@@ -210,7 +211,7 @@ async fn remove(
     Path(name): Path<String>,
 ) -> JsonResult<Done> {
     let (name, _) = find_name(&name).ok_or(ApiError::NotFound(Resource::Provider))?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = credential::delete(&mut tx, &caller.workspace, name).await?;
     tx.commit().await?;
     if !found {

@@ -18,10 +18,10 @@ use crate::http::responses::{Done, JsonResult};
 use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
 use crate::state::webhook_queue::OutboxMessage;
-use crate::store;
 use crate::store::agent::Agent;
 use crate::store::delivery::{self, AttemptLogEntry, DeliveryLogEntry};
 use crate::store::json_record::{self, Table, parse_document};
+use crate::store::{self, Lock};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 
@@ -134,7 +134,7 @@ async fn redeliver(
 ) -> JsonResult<Done> {
     // Our ids contain no NUL, and PostgreSQL rejects it.
     let id = id.replace('\0', "");
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = delivery::redeliver(&mut tx, &caller.workspace, &id, &state.server_id, clock::now())
         .await?;
     let mut row = row.ok_or(ApiError::NotFound(Resource::DeadLetter))?;

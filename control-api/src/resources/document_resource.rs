@@ -9,7 +9,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::extract::ListResponse;
 use crate::state::AppState;
 use crate::store::json_record::{self, Row, Table};
-use crate::store::{self, Page};
+use crate::store::{self, Lock, Page};
 
 /// One of these resources.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl DocumentResource {
         path: &str,
     ) -> Result<String, ApiError> {
         let id = self.parse_id(path)?;
-        let mut tx = state.store.begin_write().await?;
+        let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
         let found = json_record::delete(&mut tx, self.table, &caller.workspace, &id).await?;
         tx.commit().await?;
         if found { Ok(id) } else { Err(self.not_found()) }

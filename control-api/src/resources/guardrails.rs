@@ -18,6 +18,7 @@ use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::is_http_url;
 use crate::resources::document_resource::DocumentResource;
 use crate::state::AppState;
+use crate::store::Lock;
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::new_id;
@@ -78,7 +79,7 @@ async fn create(
 ) -> Result<(StatusCode, axum::Json<Done>), ApiError> {
     let guardrail = parse(body)?;
     let id = new_id();
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let size = with_key("", &guardrail).len();
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
     let draft = draft(&caller.workspace, &id, &guardrail.name, "");
@@ -114,7 +115,7 @@ async fn replace(
 ) -> JsonResult<Done> {
     let guardrail = parse(body)?;
     let id = GUARDRAIL.parse_id(&id)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Guardrail, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| GUARDRAIL.not_found())?;
     let GuardrailDocument { key, .. } = json_record::parse_document(&row.document)?;

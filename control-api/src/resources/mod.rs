@@ -23,6 +23,7 @@ pub(crate) mod providers;
 pub(crate) mod recording_link;
 pub(crate) mod recordings;
 pub(crate) mod secret_headers;
+pub(crate) mod servers;
 pub(crate) mod templates;
 pub(crate) mod tools;
 
@@ -50,6 +51,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(provider_trials::routes())
         .merge(providers::routes())
         .merge(recordings::routes())
+        .merge(servers::routes())
         .merge(templates::routes())
         .merge(tools::routes())
 }

@@ -24,7 +24,7 @@ use crate::state::AppState;
 use crate::store::agent::Template;
 use crate::store::json_record::{self, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, new_id};
+use crate::store::{self, Lock, new_id};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::Template);
 
@@ -43,7 +43,7 @@ async fn create(
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     let images = Images::take(&state, &mut body).await?;
     let Parsed { document, mut secrets } = parse::<Template>(body, &available_avatars, None)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let (workspace, settings) = (&caller.workspace, &document.settings);
     check_references(&mut tx, workspace, settings).await?;
     backgrounds::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
@@ -101,7 +101,7 @@ async fn replace(
     let available_avatars = avatars::list_available(&state, &caller.workspace).await?;
     parse::<Template>(body.clone(), &available_avatars, None)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id)
         .await?
         .ok_or(NOT_FOUND)?;
@@ -133,7 +133,7 @@ async fn remove(
     Path(id): Path<String>,
 ) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = json_record::delete(&mut tx, Table::Template, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {

@@ -19,6 +19,7 @@ use crate::http::validate::{FieldErrors, is_http_url};
 use crate::resources::document_resource::DocumentResource;
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
+use crate::store::Lock;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::tool::{ToolDocument, ToolKind, ToolRequest};
 use crate::store::{new_id, secrets};
@@ -118,7 +119,7 @@ async fn create(
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &headers);
     let text = json_record::to_text(&document);
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
     json_record::insert(
         &mut tx,
@@ -155,7 +156,7 @@ async fn replace(
     // An invalid body is reported before a missing tool.
     parse(body.clone(), None)?;
     let id = TOOL.parse_id(&id)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Tool, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| TOOL.not_found())?;
     let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;

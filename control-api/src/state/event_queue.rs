@@ -34,6 +34,7 @@ pub(crate) struct EventQueue {
 pub(crate) struct QueueStats {
     pub(crate) waiting: AtomicUsize,
     pub(crate) dropped: AtomicU64,
+    pub(crate) fenced: AtomicU64,
     /// Calls that panicked and whose records have not ended yet.
     panicked: Mutex<HashSet<ConversationId>>,
 }
@@ -88,6 +89,11 @@ impl EventQueue {
     /// Number of events that were dropped because too many waited.
     pub(crate) fn dropped(&self) -> u64 {
         self.stats.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Number of events that were rejected because this process no longer holds their call.
+    pub(crate) fn fenced(&self) -> u64 {
+        self.stats.fenced.load(Ordering::Relaxed)
     }
 
     /// Waits until every event emitted before is in the store, or the store rejects writes.

@@ -11,6 +11,7 @@ use crate::state::guardrail_callback::GuardrailCallback;
 use crate::state::live_calls::Connections;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store::Store;
+use crate::store::ownership::Holder;
 
 /// The store, and the receivers of what was stored. Cheap to clone.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub(crate) struct EventStorage {
     pub(crate) store: Store,
     /// The server that delivers the webhooks of the stored events.
     pub(crate) server_id: Arc<str>,
+    /// This process: it adds the events of the calls that it holds.
+    pub(crate) holder: Holder,
     /// Delay before the first attempt of a webhook.
     pub(crate) first_attempt_delay: Duration,
     /// Receives each webhook that was written.

@@ -2,10 +2,11 @@
 //! that resulted, calls that count for a quota, and ends that are not stored yet.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conversation::id::ConversationId;
+use engine_api::CallConfig;
 
 use crate::store::conversation::Row;
 
@@ -46,19 +47,28 @@ impl PendingOffers {
 /// The connections that resulted from a conversation's offers: the resources that its clients may
 /// address.
 #[derive(Default)]
-pub(crate) struct Connections(Mutex<HashMap<ConversationId, Vec<String>>>);
+pub(crate) struct Connections(Mutex<HashMap<ConversationId, (Vec<String>, RunningCall)>>);
+
+/// What a new connection of a running call needs, so that it can move while the store does not
+/// respond.
+#[derive(Clone)]
+pub(crate) struct RunningCall {
+    /// As it was when the last offer was accepted.
+    pub(crate) row: Row,
+    pub(crate) config: Arc<CallConfig>,
+}
 
 impl Connections {
     /// Older ones have been replaced by then.
     const MAX_PER_CONVERSATION: usize = 8;
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Vec<String>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, (Vec<String>, RunningCall)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn insert(&self, id: ConversationId, connection: &str) {
+    pub(crate) fn insert(&self, id: ConversationId, connection: &str, call: RunningCall) {
         let mut map = self.lock();
-        let known = map.entry(id).or_default();
+        let (known, _) = map.entry(id).or_insert_with(|| (Vec::new(), call));
         if known.len() == Self::MAX_PER_CONVERSATION {
             known.remove(0);
         }
@@ -66,7 +76,12 @@ impl Connections {
     }
 
     pub(crate) fn contains(&self, id: ConversationId, connection: &str) -> bool {
-        self.lock().get(&id).is_some_and(|known| known.iter().any(|one| one == connection))
+        self.lock().get(&id).is_some_and(|(known, _)| known.iter().any(|one| one == connection))
+    }
+
+    /// A call with a connection.
+    pub(crate) fn running_call(&self, id: ConversationId) -> Option<RunningCall> {
+        self.lock().get(&id).map(|(_, call)| call.clone())
     }
 
     /// The conversation is over.

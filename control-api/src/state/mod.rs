@@ -17,6 +17,7 @@ pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
 pub(crate) mod recording_queue;
 pub(crate) mod relay;
+pub(crate) mod server_report;
 pub(crate) mod supervise;
 pub(crate) mod voice_cache;
 pub(crate) mod webhook_queue;
@@ -45,6 +46,7 @@ use self::preview_queue::PreviewRenderer;
 use self::rate_limit::{RateLimit, WindowLimit};
 use self::recording_queue::RecordingQueue;
 use self::relay::Relay;
+use self::server_report::Reporter;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
 use self::voice_cache::VoiceCache;
 use self::webhook_queue::OutboxMessage;
@@ -130,7 +132,7 @@ pub(crate) struct AppState {
     /// State of the background tasks.
     pub(crate) tasks: Arc<BackgroundTasks>,
     /// Whether new calls are refused.
-    pub(crate) draining: AtomicBool,
+    pub(crate) draining: Arc<AtomicBool>,
 }
 
 impl AppState {
@@ -150,6 +152,16 @@ impl AppState {
             Ok(outcome) => Some(outcome),
             Err(CommandError::Rejected(reason)) => Some(CommandOutcome::Rejected(reason)),
             Err(CommandError::NotRunning) => None,
+        }
+    }
+
+    /// Creates reports of this server for others.
+    pub(crate) fn reporter(&self) -> Reporter {
+        Reporter {
+            engine: Arc::clone(&self.engine),
+            store: self.store.clone(),
+            draining: Arc::clone(&self.draining),
+            region: self.config.region.clone(),
         }
     }
 

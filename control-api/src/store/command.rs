@@ -2,7 +2,7 @@
 
 use conversation::input::Command;
 
-use super::{Error, Result, Store};
+use super::{Error, Lock, Result, Store};
 
 impl Store {
     /// Queues a command; false if the conversation is no longer STARTED.
@@ -14,7 +14,7 @@ impl Store {
     ) -> Result<bool> {
         let json = serde_json::to_string(command)
             .map_err(|e| Error::CorruptRow("command", e.to_string()))?;
-        let mut tx = self.begin_write().await?;
+        let mut tx = self.begin_write(Lock::Rows).await?;
         let done = sqlx::query(
             "INSERT INTO command (conversation, position, workspace, json) \
              SELECT id, (SELECT COUNT(*) FROM command WHERE conversation = $1), workspace, $2 \

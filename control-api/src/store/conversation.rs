@@ -9,6 +9,7 @@
 //! ENDED --------- erase --------------------------------------> (removed)
 //! ```
 
+use super::ownership::{self, Holder};
 use super::page::search_text;
 use super::server::live_servers;
 use super::{Page, Result, SqlBuilder, Store, Transaction, quota, recording};
@@ -176,15 +177,16 @@ pub(crate) async fn find_in_any_workspace(tx: &mut Transaction, id: &str) -> Res
 pub(crate) async fn mark_joined(
     tx: &mut Transaction,
     id: &str,
-    server: &str,
+    holder: &Holder,
     joined: Micros,
     now: Micros,
 ) -> Result<()> {
     sqlx::query(
-        "UPDATE conversation SET status = 'IN_PROGRESS', server = $1, joined_at = $2, \
-         updated_at = $3 WHERE id = $4 AND status = 'STARTED'",
+        "UPDATE conversation SET status = 'IN_PROGRESS', server = $1, epoch = $2, joined_at = $3, \
+         updated_at = $4 WHERE id = $5 AND status = 'STARTED'",
     )
-    .bind(server)
+    .bind(&*holder.server)
+    .bind(holder.epoch)
     .bind(joined)
     .bind(now)
     .bind(id)
@@ -245,6 +247,7 @@ pub(crate) async fn save_feedback(
 /// they are settled. The server that ran the call finds it in `erased` and removes its files. False
 /// if there is no such conversation (any more).
 pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
+    ownership::lock(tx, &[id]).await?;
     sqlx::query(
         "INSERT INTO erased (server, conversation) SELECT server, id FROM conversation \
          WHERE id = $1 AND joined_at IS NOT NULL",
@@ -358,35 +361,28 @@ impl Store {
         &self,
         before: Micros,
         server: &str,
-        now: Micros,
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 \
              AND (server = $2 OR server NOT IN ",
-            live_servers!("$3"),
+            live_servers!(),
             ") ORDER BY created_at LIMIT 1000",
         ))
         .bind(before)
         .bind(server)
-        .bind(now)
         .fetch_all(self.reader_pool())
         .await?)
     }
 
     /// When the oldest of them was created.
-    pub(crate) async fn oldest_unjoined_at(
-        &self,
-        server: &str,
-        now: Micros,
-    ) -> Result<Option<Micros>> {
+    pub(crate) async fn oldest_unjoined_at(&self, server: &str) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 \
              OR server NOT IN ",
-            live_servers!("$2"),
+            live_servers!(),
             ")",
         ))
         .bind(server)
-        .bind(now)
         .fetch_one(self.reader_pool())
         .await?)
     }

@@ -162,14 +162,13 @@ from_row!(Job {
     image_hash
 });
 
-/// SQL condition: a drawing job that server `$1` may claim at time `$2`, because no live server
-/// works on it.
+/// SQL condition: a drawing job that server `$1` may claim, because no live server works on it.
 macro_rules! claimable_job {
     () => {
         concat!(
             "(status = 'QUEUED' OR (status = 'PROCESSING' AND (server = $1 \
              OR server NOT IN ",
-            live_servers!("$2"),
+            live_servers!(),
             ")))"
         )
     };
@@ -329,13 +328,10 @@ impl Store {
     }
 
     /// Whether there is a drawing job that this server may claim.
-    pub(crate) async fn has_claimable_job(&self, server: &str, now: Micros) -> Result<bool> {
+    pub(crate) async fn has_claimable_job(&self, server: &str) -> Result<bool> {
         let sql = concat!("SELECT id FROM custom_avatar WHERE ", claimable_job!(), " LIMIT 1");
-        let found: Option<String> = sqlx::query_scalar(sql)
-            .bind(server)
-            .bind(now)
-            .fetch_optional(self.reader_pool())
-            .await?;
+        let found: Option<String> =
+            sqlx::query_scalar(sql).bind(server).fetch_optional(self.reader_pool()).await?;
         Ok(found.is_some())
     }
 

@@ -135,14 +135,13 @@ pub(crate) async fn is_untried(tx: &mut Transaction, id: &str, server: &str) -> 
 }
 
 /// Adopts the pending deliveries of servers that are no longer alive; true if there were any.
-pub(crate) async fn adopt_orphans(tx: &mut Transaction, server: &str, now: Micros) -> Result<bool> {
+pub(crate) async fn adopt_orphans(tx: &mut Transaction, server: &str) -> Result<bool> {
     let adopted = sqlx::query(concat!(
         "UPDATE delivery SET server = $1 WHERE state = 'pending' AND server <> $1 \
          AND server NOT IN ",
-        live_servers!("$2"),
+        live_servers!(),
     ))
     .bind(server)
-    .bind(now)
     .execute(&mut **tx)
     .await?;
     Ok(adopted.rows_affected() > 0)
@@ -307,6 +306,19 @@ pub(crate) async fn set_url(tx: &mut Transaction, id: &str, url: &str) -> Result
 }
 
 impl Store {
+    /// Whether there are pending deliveries of servers that are no longer alive.
+    pub(crate) async fn has_orphaned_deliveries(&self, server: &str) -> Result<bool> {
+        let found: Option<String> = sqlx::query_scalar(concat!(
+            "SELECT id FROM delivery WHERE state = 'pending' AND server <> $1 AND server NOT IN ",
+            live_servers!(),
+            " LIMIT 1",
+        ))
+        .bind(server)
+        .fetch_optional(self.reader_pool())
+        .await?;
+        Ok(found.is_some())
+    }
+
     /// One page of a conversation's deliveries, in their order, and the number of all.
     pub(crate) async fn deliveries_of(
         &self,

@@ -48,7 +48,7 @@ mod tests {
     use conversation::time::Time;
 
     use super::*;
-    use crate::store::DatabaseLocation;
+    use crate::store::{DatabaseLocation, Lock};
 
     #[tokio::test]
     async fn an_event_that_is_kept_twice_is_there_once() {
@@ -57,7 +57,7 @@ mod tests {
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
         for seq in [7, 7, 8] {
             let event = EventEnvelope { seq, at: Time::ZERO, event: Event::CallEnded };
-            let mut tx = store.begin_write().await.unwrap();
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
             insert(&mut tx, "call", &event, "refused").await.unwrap();
             tx.commit().await.unwrap();
         }

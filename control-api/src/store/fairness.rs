@@ -48,7 +48,7 @@ pub(crate) async fn record_turn(tx: &mut Transaction, kind: &str, workspace: &st
 mod tests {
     use super::*;
     use crate::store::knowledge_base::{self, Content};
-    use crate::store::{DatabaseLocation, Store, recording, server};
+    use crate::store::{DatabaseLocation, Lock, Store, recording, server};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
     async fn store_with_documents(
@@ -59,7 +59,7 @@ mod tests {
         let file =
             std::env::temp_dir().join(format!("visavis-turn-{name}-{}.db", std::process::id()));
         let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
-        let mut tx = store.begin_write().await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
         for (at, workspace) in (1..).zip(workspaces) {
             let base = knowledge_base::insert(&mut tx, workspace, "n", "d", at).await.unwrap();
             knowledge_base::insert_document(&mut tx, workspace, &base, "n", "json", content, at)
@@ -76,11 +76,11 @@ mod tests {
         let (store, path) =
             store_with_documents("read", &["a", "a", "a", "b", "c", "b"], &file).await;
         let mut order = String::new();
-        let mut tx = store.begin_write().await.unwrap();
-        server::set_lease(&mut tx, "one", 10).await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        server::register(&mut tx, "one").await.unwrap();
+        server::set_alive(&mut tx, "one").await.unwrap();
         let mut last = None;
-        while let Some(document) = knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap()
-        {
+        while let Some(document) = knowledge_base::claim_document(&mut tx, "one").await.unwrap() {
             order.push_str(&document.workspace);
             knowledge_base::save_document_text(&mut tx, &document.kb, &document.id, Ok("words"), 5)
                 .await
@@ -97,17 +97,14 @@ mod tests {
             .await
             .unwrap();
         assert!(
-            knowledge_base::claim_document(&mut tx, "other", 5).await.unwrap().is_none(),
+            knowledge_base::claim_document(&mut tx, "other").await.unwrap().is_none(),
             "one reads it"
         );
-        assert_eq!(
-            knowledge_base::claim_document(&mut tx, "one", 5).await.unwrap().unwrap().id,
-            cut
-        );
-        assert_eq!(
-            knowledge_base::claim_document(&mut tx, "other", 10).await.unwrap().unwrap().id,
-            cut
-        );
+        let again = knowledge_base::claim_document(&mut tx, "one").await.unwrap();
+        assert_eq!(again.unwrap().id, cut);
+        server::set_lost(&mut tx, "one").await.unwrap();
+        let other = knowledge_base::claim_document(&mut tx, "other").await.unwrap();
+        assert_eq!(other.unwrap().id, cut);
         tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();
@@ -119,7 +116,7 @@ mod tests {
         let (store, path) = store_with_documents("meant", &["a", "a", "a", "b", "c"], &text).await;
         let mut order = String::new();
         while let Some(document) = store.next_document_to_embed("model").await.unwrap() {
-            let mut tx = store.begin_write().await.unwrap();
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
             record_turn(&mut tx, EMBEDDING_JOBS, &document.workspace).await.unwrap();
             knowledge_base::save_embeddings(&mut tx, &document.kb, &document.id, "model", "", 9)
                 .await
@@ -136,7 +133,7 @@ mod tests {
     async fn recordings_are_converted_in_turn() {
         let text = Content::Text("words".into());
         let (store, path) = store_with_documents("recorded", &["a"], &text).await;
-        let mut tx = store.begin_write().await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
         for (at, workspace) in (1..).zip(["a", "a", "a", "b", "c", "b"]) {
             let insertion = "INSERT INTO recording (conversation, workspace, server, status, \
                              created_at, updated_at) VALUES ($1, $2, 's', 'CONVERTING', $3, $3)";
@@ -151,7 +148,7 @@ mod tests {
         tx.commit().await.unwrap();
         let mut order = String::new();
         while let Some(row) = store.due_conversion("s", 10).await.unwrap() {
-            let mut tx = store.begin_write().await.unwrap();
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
             record_turn(&mut tx, CONVERSION_JOBS, &row.workspace).await.unwrap();
             recording::mark_failed(&mut tx, &row.conversation, "", 10).await.unwrap();
             tx.commit().await.unwrap();

@@ -155,13 +155,13 @@ pub(crate) struct QueuedDocument {
 
 from_row!(QueuedDocument { id, workspace, kb, kind = "type", source });
 
-/// SQL condition: a document that server `$1` may claim at time `$2`, because its text is not
-/// extracted and no live server works on it.
+/// SQL condition: a document that server `$1` may claim, because its text is not extracted and
+/// no live server works on it.
 macro_rules! claimable_document {
     () => {
         concat!(
             "(status = 'started' OR (status = 'processing' AND (server = $1 OR server NOT IN ",
-            live_servers!("$2"),
+            live_servers!(),
             ")))"
         )
     };
@@ -173,7 +173,6 @@ macro_rules! claimable_document {
 pub(crate) async fn claim_document(
     tx: &mut Transaction,
     server: &str,
-    now: Micros,
 ) -> Result<Option<QueuedDocument>> {
     let claimed: Option<QueuedDocument> = sqlx::query_as(concat!(
         "UPDATE kb_document SET status = 'processing', server = $1 \
@@ -184,7 +183,6 @@ pub(crate) async fn claim_document(
         ", created_at, id LIMIT 1) RETURNING id, workspace, kb, type, source",
     ))
     .bind(server)
-    .bind(now)
     .fetch_optional(&mut **tx)
     .await?;
     if let Some(document) = &claimed {
@@ -302,13 +300,10 @@ pub(crate) async fn save_embeddings(
 
 impl Store {
     /// Whether there is a document that this server may claim.
-    pub(crate) async fn has_claimable_document(&self, server: &str, now: Micros) -> Result<bool> {
+    pub(crate) async fn has_claimable_document(&self, server: &str) -> Result<bool> {
         let sql = concat!("SELECT id FROM kb_document WHERE ", claimable_document!(), " LIMIT 1");
-        let found: Option<String> = sqlx::query_scalar(sql)
-            .bind(server)
-            .bind(now)
-            .fetch_optional(self.reader_pool())
-            .await?;
+        let found: Option<String> =
+            sqlx::query_scalar(sql).bind(server).fetch_optional(self.reader_pool()).await?;
         Ok(found.is_some())
     }
 

@@ -24,6 +24,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (17, "photo", include_str!("../../migrations/0017_photo.sql")),
     (18, "background", include_str!("../../migrations/0018_background.sql")),
     (19, "fleet", include_str!("../../migrations/0019_fleet.sql")),
+    (20, "epoch", include_str!("../../migrations/0020_epoch.sql")),
 ];
 
 /// All migrations.

@@ -1,9 +1,9 @@
 //! The store: SQLite in the data folder (WAL), or PostgreSQL, which several servers may share. The
 //! same SQL runs on both.
 //!
-//! There is one writer at a time: by SQLite's lock, or by an advisory lock that all servers take in
-//! PostgreSQL. On both, what a transaction reads stays valid until it commits. Each table has its
-//! own file here.
+//! SQLite has one writer at a time. In PostgreSQL a write transaction takes a [`Lock`] that all
+//! servers share, or locks the rows that it reads. On both, what it reads under a lock stays valid
+//! until it commits. Each table has its own file here.
 
 #[macro_use]
 mod row;
@@ -12,7 +12,6 @@ pub(crate) mod agent;
 pub(crate) mod api_key;
 pub(crate) mod background;
 pub(crate) mod background_set;
-mod claim;
 mod command;
 pub(crate) mod conversation;
 pub(crate) mod crash_points;
@@ -28,10 +27,13 @@ pub(crate) mod headers;
 mod health;
 pub(crate) mod json_record;
 pub(crate) mod knowledge_base;
+mod lock;
 pub(crate) mod mcp;
 pub(crate) mod message;
 mod migrations;
+pub(crate) mod ownership;
 mod page;
+mod pool;
 pub(crate) mod providers;
 pub(crate) mod quota;
 pub(crate) mod recording;
@@ -46,16 +48,21 @@ mod wal;
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{AnyPool, ConnectOptions as _, Connection as _, Executor as _};
+use sqlx::{AnyPool, ConnectOptions as _, Connection as _};
 use tokio::sync::Notify;
 use url::Url;
 
 use health::WriteHealth;
+pub(crate) use lock::{Lock, lock_key};
 pub(crate) use page::Page;
+pub(crate) use pool::POSTGRES_SESSION;
+use pool::{
+    MAX_READERS, MAX_SHARED_WRITERS, WriterPool, postgres_pool, sqlite_reader_pool,
+    sqlite_writer_pool,
+};
 use sql::SqlBuilder;
 
 use crate::store::crash_points::{CrashHook, CrashPoint};
@@ -66,6 +73,8 @@ pub(crate) type Db = sqlx::Any;
 /// A write transaction; rolled back if dropped.
 pub(crate) struct Transaction {
     inner: sqlx::Transaction<'static, Db>,
+    /// Whether other servers may write too.
+    shared: bool,
     crash_hook: Option<CrashHook>,
     health: Arc<WriteHealth>,
     /// Whether it deletes pictures of a person.
@@ -125,6 +134,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the transaction lost to another one, and succeeds when it is repeated.
+    pub(crate) fn is_contention(&self) -> bool {
+        matches!(self, Self::Sql(error) if lock::is_contention(error))
+    }
+
+    /// Whether the same write may succeed later: nothing is wrong with it.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.is_outage() || self.is_contention()
+    }
+
     /// Whether every other write would have failed too.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
@@ -150,12 +169,12 @@ fn is_outage_code(code: &str) -> bool {
         // Primary result codes of SQLite: busy, read-only, I/O error, full.
         // https://sqlite.org/rescode.html
         Ok(number) if code.len() < 5 => matches!(number % 256, 5 | 8 | 10 | 13),
-        // Error codes of PostgreSQL: a read-only transaction, and timeouts of a transaction, a lock
-        // and a statement, because a late statement is not a rejected one. Also the classes of
-        // connection errors, missing resources, operator intervention and system errors.
+        // Error codes of PostgreSQL: a read-only transaction, and timeouts of a transaction and a
+        // statement, because a late statement is not a rejected one. Also the classes of connection
+        // errors, missing resources, operator intervention and system errors.
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         _ => {
-            matches!(code, "25006" | "25P03" | "55P03" | "57014")
+            matches!(code, "25006" | "25P03" | "57014")
                 || ["08", "53", "57P", "58"].iter().any(|class| code.starts_with(class))
         }
     }
@@ -173,27 +192,12 @@ pub(crate) enum DatabaseLocation<'a> {
     Url(&'a str),
 }
 
-/// Key of the advisory lock that a write transaction holds in PostgreSQL. Any number that no other
-/// program of the database uses.
-const WRITER_LOCK_ID: i64 = 0x7669_7361_7669_7300;
-/// Maximum wait for a connection of a pool.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Starts a write transaction in PostgreSQL, with limits for the wait for a lock, for a statement,
-/// and for a client that no longer responds. They apply to the transaction only, because a pooler
-/// may share the connection.
-const BEGIN_POSTGRES: &str = "BEGIN; SET LOCAL lock_timeout = '10s'; \
-    SET LOCAL statement_timeout = '20s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
-/// Maximum response time of a PostgreSQL connection before it may be used again.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of read connections.
-const MAX_READERS: u32 = 8;
-
 /// The database. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Store {
-    /// Pool of the write connection. In PostgreSQL it is replaced if the connection does not become
-    /// free: a statement on it may never be answered.
-    writer_pool: Arc<RwLock<AnyPool>>,
+    writers: WriterPool,
+    /// Events have a connection of their own in PostgreSQL, so that they do not wait for requests.
+    event_writer: WriterPool,
     reader_pool: AnyPool,
     /// Whether other servers may use the database too.
     shared: bool,
@@ -209,7 +213,7 @@ impl Store {
     /// Opens the database and runs the migrations. Creates the file if it does not exist.
     pub(crate) async fn open(location: DatabaseLocation<'_>) -> Result<Self> {
         sqlx::any::install_default_drivers();
-        let (writer_pool, reader_pool) = match location {
+        let (write_options, read_options) = match location {
             DatabaseLocation::File(file) => {
                 (sqlite_options(file, "rwc")?, sqlite_options(file, "ro")?)
             }
@@ -219,41 +223,32 @@ impl Store {
             }
         };
         let shared = matches!(location, DatabaseLocation::Url(_));
-        let mut writers = AnyPoolOptions::new().max_connections(1);
-        let mut options = AnyPoolOptions::new().max_connections(MAX_READERS);
-        if shared {
-            writers = writers.after_release(|connection, _| Box::pin(is_responsive(connection)));
-            options = options.after_release(|connection, _| Box::pin(is_responsive(connection)));
+        let (writers, event_writer, reader_pool) = if shared {
+            // Pools have short timeouts, and the database may be busy while the server starts.
+            let patient = AnyPoolOptions::new().max_connections(1);
+            let patient = patient.connect_with(write_options.clone()).await?;
+            migrations::migrator().run(&patient).await?;
+            patient.close().await;
+            let pool =
+                |connections| postgres_pool(connections).connect_lazy_with(write_options.clone());
+            let (writers, event_writer) = (pool(MAX_SHARED_WRITERS), pool(1));
+            // The first write does not wait for a connection. If there is none now, it opens one.
+            let _ = (writers.acquire().await, event_writer.acquire().await);
+            (
+                WriterPool::of_network(writers),
+                WriterPool::of_network(event_writer),
+                pool(MAX_READERS),
+            )
         } else {
-            writers = writers.after_release(|connection, _| Box::pin(is_reusable(connection)));
-            options = options
-                .min_connections(1)
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .test_before_acquire(false);
-            writers = writers
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .test_before_acquire(false)
-                .after_connect(|connection, _| {
-                    Box::pin(async move {
-                        // The timeout is for a second process: `visavis keys` beside a running
-                        // server. Deleted content is overwritten.
-                        let pragmas = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; \
-                            PRAGMA synchronous = NORMAL; PRAGMA secure_delete = ON";
-                        connection.execute(sqlx::raw_sql(pragmas)).await?;
-                        Ok(())
-                    })
-                });
-        }
-        let writer_pool =
-            writers.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(writer_pool).await?;
-        migrations::migrator().run(&writer_pool).await?;
-        let reader_pool =
-            options.acquire_timeout(ACQUIRE_TIMEOUT).connect_with(reader_pool).await?;
-        let writer_pool = Arc::new(RwLock::new(writer_pool));
+            let writer = sqlite_writer_pool().connect_with(write_options).await?;
+            migrations::migrator().run(&writer).await?;
+            let readers = sqlite_reader_pool().connect_with(read_options).await?;
+            let writers = WriterPool::of_file(writer);
+            (writers.clone(), writers, readers)
+        };
         Ok(Self {
-            writer_pool,
+            writers,
+            event_writer,
             reader_pool,
             shared,
             crash_hook: None,
@@ -297,24 +292,32 @@ impl Store {
         self.shared
     }
 
-    /// Starts a write transaction. There is one writer at a time; taking its lock at the start
-    /// avoids deadlocks.
+    /// Starts a write transaction.
     ///
     /// # Errors
     /// Fails at once while writes fail. The event writer detects when they succeed again.
-    pub(crate) async fn begin_write(&self) -> Result<Transaction> {
+    pub(crate) async fn begin_write(&self, lock: Lock<'_>) -> Result<Transaction> {
         match self.health.failure_reason() {
             Some(reason) => Err(Error::Unwritable(reason)),
-            None => self.begin_write_unchecked().await,
+            None => self.begin(&self.writers, lock).await,
         }
     }
 
-    /// Starts a write transaction even if the last write failed.
-    pub(crate) async fn begin_write_unchecked(&self) -> Result<Transaction> {
+    /// Starts a write transaction of the event writer, even if the last write failed.
+    pub(crate) async fn begin_event_write(&self) -> Result<Transaction> {
+        self.begin(&self.event_writer, Lock::Rows).await
+    }
+
+    async fn begin(&self, pool: &WriterPool, lock: Lock<'_>) -> Result<Transaction> {
+        let statement = if self.shared { lock.begin() } else { "BEGIN IMMEDIATE".to_owned() };
         let inner =
-            self.begin_transaction().await.map_err(|error| self.health.report_sql_error(&error))?;
+            pool.begin(statement).await.map_err(|error| match lock::is_contention(&error) {
+                true => Error::Sql(error),
+                false => self.health.report_sql_error(&error),
+            })?;
         Ok(Transaction {
             inner,
+            shared: self.shared,
             crash_hook: self.crash_hook,
             health: Arc::clone(&self.health),
             deletes_pictures: false,
@@ -322,50 +325,21 @@ impl Store {
         })
     }
 
-    async fn begin_transaction(&self) -> sqlx::Result<sqlx::Transaction<'static, Db>> {
-        let writer = self.writer_pool();
-        if !self.shared {
-            return writer.begin_with("BEGIN IMMEDIATE").await;
-        }
-        let result = writer.begin_with(BEGIN_POSTGRES).await;
-        if matches!(result, Err(sqlx::Error::PoolTimedOut)) {
-            self.replace_writer(&writer);
-        }
-        let mut tx = result?;
-        sqlx::query("SELECT pg_advisory_xact_lock($1)")
-            .bind(WRITER_LOCK_ID)
-            .execute(&mut *tx)
-            .await?;
-        Ok(tx)
-    }
-
-    fn writer_pool(&self) -> AnyPool {
-        self.writer_pool.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Opens a new pool in place of one whose connection does not become free. The old connection
-    /// is closed once it is free.
-    fn replace_writer(&self, stuck: &AnyPool) {
-        let mut writer = self.writer_pool.write().unwrap_or_else(PoisonError::into_inner);
-        // Several tasks may have waited for the pool; only the first one replaces it.
-        if !stuck.is_closed() {
-            // The pool is closed from here on. Statements in progress on it continue.
-            drop(stuck.close());
-            *writer = stuck.options().clone().connect_lazy_with((*stuck.connect_options()).clone());
-        }
-    }
-
-    /// Writes one row, to check whether writes succeed again.
+    /// Writes a row and removes it, to check whether writes succeed again. It is a new row, so that
+    /// no other transaction has a lock on it.
     pub(crate) async fn probe(&self) -> Result<()> {
-        let mut tx = self.begin_write_unchecked().await?;
-        sqlx::query(
-            "INSERT INTO setting (name, value) VALUES ('probe', $1) ON CONFLICT (name) DO UPDATE \
-             SET value = excluded.value",
-        )
-        .bind(new_id())
-        .execute(&mut *tx)
-        .await
-        .map_err(|error| self.health.report_sql_error(&error))?;
+        let mut tx = self.begin_event_write().await?;
+        let name = format!("probe {}", new_id());
+        for sql in [
+            "INSERT INTO setting (name, value) VALUES ($1, '')",
+            "DELETE FROM setting WHERE name = $1",
+        ] {
+            sqlx::query(sql)
+                .bind(&name)
+                .execute(&mut *tx)
+                .await
+                .map_err(|error| self.health.report_sql_error(&error))?;
+        }
         tx.commit().await
     }
 
@@ -383,7 +357,8 @@ impl Store {
     /// Closes all connections. The last one checkpoints the WAL into the file.
     pub(crate) async fn close(&self) {
         self.reader_pool.close().await;
-        self.writer_pool().close().await;
+        self.event_writer.get().close().await;
+        self.writers.get().close().await;
     }
 
     /// The value that the server stored under `name`.
@@ -396,7 +371,7 @@ impl Store {
 
     /// Stores `value` under `name` unless a value exists; returns the stored value.
     pub(crate) async fn get_or_insert_setting(&self, name: &str, value: &str) -> Result<String> {
-        let mut tx = self.begin_write().await?;
+        let mut tx = self.begin_write(Lock::Rows).await?;
         sqlx::query(
             "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
         )
@@ -414,7 +389,7 @@ impl Store {
 
     /// Stores `value` under `name`.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
-        let mut tx = self.begin_write().await?;
+        let mut tx = self.begin_write(Lock::Rows).await?;
         sqlx::query(
             "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE \
              SET value = excluded.value",
@@ -424,23 +399,6 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await
-    }
-}
-
-/// Whether a connection may be used again. After a COMMIT or ROLLBACK that failed, the driver takes
-/// the transaction for open and rejects every further one.
-async fn is_reusable(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
-    // The ping also runs a pending rollback.
-    connection.ping().await?;
-    Ok(!connection.is_in_transaction())
-}
-
-/// The same for a connection over a network. A cancelled statement may still hang, and a lost peer
-/// never responds. Such a connection is closed, so that a new one can be opened.
-async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<bool> {
-    match tokio::time::timeout(PING_TIMEOUT, is_reusable(connection)).await {
-        Ok(whole) => whole,
-        Err(late) => Err(sqlx::Error::Io(late.into())),
     }
 }
 
@@ -487,6 +445,8 @@ fn is_missing_table(error: &dyn sqlx::error::DatabaseError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::Executor as _;
+
     use super::*;
 
     /// A database in a folder of this test only.
@@ -500,13 +460,13 @@ mod tests {
     async fn after_a_commit_that_failed_the_next_write_is_taken() {
         let (store, file) = open_test_store("commit").await;
         for round in 0..3 {
-            let mut tx = store.begin_write().await.unwrap();
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
             // SQLite does this itself when the disk is full: the COMMIT after it fails, and so does
             // the ROLLBACK after that.
             tx.execute("ROLLBACK").await.unwrap();
             assert!(matches!(tx.commit().await, Err(Error::Unwritable(_))));
             assert!(
-                matches!(store.begin_write().await, Err(Error::Unwritable(_))),
+                matches!(store.begin_write(Lock::Rows).await, Err(Error::Unwritable(_))),
                 "reported at once"
             );
             assert!(store.health.failure_reason().is_some());
@@ -521,13 +481,12 @@ mod tests {
 
     #[test]
     fn an_outage_is_told_from_a_refusal_by_its_code() {
-        for code in
-            ["13", "778", "8", "517", "53100", "25006", "08006", "55P03", "57014", "57P01", "58030"]
+        for code in ["13", "778", "8", "517", "53100", "25006", "08006", "57014", "57P01", "58030"]
         {
             assert!(is_outage_code(code), "{code}");
         }
         assert!(Error::from(sqlx::Error::PoolTimedOut).is_outage());
-        for code in ["19", "1811", "23505", "22021", "22P05", "25001", "40P01", "42P01"] {
+        for code in ["19", "1811", "23505", "22021", "22P05", "25001", "40P01", "42P01", "55P03"] {
             assert!(!is_outage_code(code), "{code}");
         }
     }
@@ -536,7 +495,7 @@ mod tests {
     async fn a_transaction_that_is_dropped_half_way_leaves_a_good_connection() {
         let (store, file) = open_test_store("drop").await;
         for _ in 0..3 {
-            let mut tx = store.begin_write().await.unwrap();
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
             tx.execute("INSERT INTO setting (name, value) VALUES ('half', '1')").await.unwrap();
             drop(tx);
             assert_eq!(store.setting("half").await.unwrap(), None);

@@ -383,7 +383,7 @@ impl Store {
             concat!(
                 " FROM recording WHERE status = 'DELETING' AND (server = $1 \
                  OR (storage_key <> '' AND server NOT IN ",
-                live_servers!("$2"),
+                live_servers!(),
                 ")) AND next_attempt_at <= $2 ORDER BY next_attempt_at LIMIT 1"
             ),
         ]

@@ -4,7 +4,7 @@
 use sqlx::AssertSqlSafe;
 
 use super::delivery::{COLUMNS, Row, set_aside};
-use super::{Db, Result, Store};
+use super::{Db, Lock, Result, Store};
 
 /// Whether the database returned a row that the server cannot read.
 fn is_unreadable(error: &sqlx::Error) -> bool {
@@ -46,7 +46,7 @@ impl Store {
             if !is_unreadable(&error) {
                 return Err(error.into());
             }
-            let mut tx = self.begin_write().await?;
+            let mut tx = self.begin_write(Lock::Rows).await?;
             set_aside(&mut tx, &id, &error.to_string()).await?;
             tx.commit().await?;
             tracing::error!(delivery = %id, %error, "cannot read a webhook: its row is set aside");

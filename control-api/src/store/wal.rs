@@ -26,7 +26,7 @@ impl Store {
     /// if a reader or a writer uses it at this moment: then it must be tried again.
     pub(crate) async fn truncate_wal(&self) -> Result<bool> {
         // A connection of its own: requests do not wait for it, and it waits for no one.
-        let options = self.writer_pool().connect_options();
+        let options = self.writers.get().connect_options();
         let mut connection = options.connect().await?;
         let done = async {
             connection.execute(sqlx::raw_sql("PRAGMA busy_timeout = 0")).await?;

@@ -33,8 +33,8 @@ const ASSETS: &[Asset] = assets! {
         "media-player.js", "meeting.js", "paths.js", "photo-check.js", "photo-landmarks.js",
         "photo-source.js", "photo-stage.js", "photo.js", "picture.js", "preview.js",
         "provider-widgets.js", "providers.js", "recording-timeline.js", "recording.js",
-        "records.js", "sample-player.js", "scope.js", "selectable-avatars.js", "slider.js",
-        "templates.js", "timed-lines.js", "tools.js", "transcript-follower.js",
+        "records.js", "sample-player.js", "scope.js", "selectable-avatars.js", "servers.js",
+        "slider.js", "templates.js", "timed-lines.js", "tools.js", "transcript-follower.js",
         "transcript-view.js", "transcript.js", "turns.js", "ui.js", "voice-picker.js",
         "webhooks.js", "widgets.js";
 };

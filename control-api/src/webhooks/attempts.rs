@@ -10,7 +10,7 @@ use super::{Outcome, Row, SPEAKING_SCHEDULE, signing};
 use crate::clock;
 use crate::state::supervise::catch_panic;
 use crate::store::delivery::{self, Attempt, State};
-use crate::store::{self, Store, json_record};
+use crate::store::{self, Lock, Store, json_record};
 
 /// Maximum number of attempts recorded in one transaction.
 const MAX_BATCH: usize = 256;
@@ -73,7 +73,7 @@ impl AttemptRecorder {
 
     async fn record_attempts(&self, batch: &[AttemptReport]) -> store::Result<Vec<Outcome>> {
         let now = clock::now();
-        let mut tx = self.store.begin_write().await?;
+        let mut tx = self.store.begin_write(Lock::Rows).await?;
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut given_up = Vec::new();
         for AttemptReport { row, attempt, fatal, .. } in batch {

@@ -50,6 +50,12 @@ pub trait Engine: Send + Sync + 'static {
     /// there is capacity. Running calls are not affected. May read small files.
     fn capacity_error(&self) -> Option<String>;
 
+    /// The share of CPU time that `limits.load` is compared with, 0 to 1: that of the busiest media
+    /// thread, or of the process.
+    fn load_ratio(&self) -> f64 {
+        0.0
+    }
+
     /// Like [`CallEngine::capacity_error`], before a conversation is created. A rejection is
     /// counted.
     fn reject_new_call(&self) -> Option<String> {

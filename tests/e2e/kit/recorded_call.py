@@ -88,9 +88,15 @@ def user_errors(recording: Recording, messages: list[dict]) -> np.ndarray:
     for message in messages:
         start, text = message["seconds_from_start"], message["content"]
         end = start + message["duration"]
-        first, last = find_text(text, USER_VOICE, recording.user, start, REACH, audible_bounds)
-        rows.append([start - first, end - last])
+        origins = find_text(text, USER_VOICE, recording.user, start, REACH, lambda *_: (0, 0))
+        begins, ends = audible_bounds(text, USER_VOICE)
+        rows.append([_outside(start - origins[0], begins), _outside(end - origins[1], ends)])
     return np.array(rows).reshape(-1, 2)
+
+
+def _outside(time: float, interval: np.ndarray) -> float:
+    """How much later a time is than an interval; negative if it is earlier, 0 within."""
+    return time - float(np.clip(time, *interval))
 
 
 def describe(errors: np.ndarray) -> dict:

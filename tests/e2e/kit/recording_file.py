@@ -90,19 +90,22 @@ def speech_bounds(text: str, voice: str) -> tuple[float, float]:
     return begins[spoken[0]], phones[spoken[-1]][1]
 
 
-def audible_bounds(text: str, voice: str) -> tuple[float, float]:
-    """Begin and end of what can be heard of that sound: a closure, as of the lips, is silent. It is
-    the definition of the transcript's times (docs/decisions/0020): parts of 4 ms that are within
-    40 dB of the loudest one nearby."""
+def audible_bounds(text: str, voice: str) -> tuple[np.ndarray, np.ndarray]:
+    """Begin and end of what can be heard of that sound, as an interval each: nobody can say where a
+    sound that fades in or out begins or ends. A closure, as of the lips, is silent. What is within
+    40 dB of the loudest part nearby is speech by the definition of the transcript
+    (docs/decisions/0020); what is within 30 dB of the loudest sample is clear to anybody."""
     samples, rate = speech.flite(text, voice)
+    clear = speech.speech_positions(samples) / rate
     part = round(AUDIBLE_PART * rate)
     parts = samples[: len(samples) // part * part].astype(float).reshape(-1, part)
     energy = (parts**2).mean(axis=1)
     padded = np.pad(energy, NEARBY_PARTS)
     peaks = np.lib.stride_tricks.sliding_window_view(padded, 2 * NEARBY_PARTS + 1).max(axis=1)
     # The sound of a whole sentence, not the noise of the synthesis around it.
-    loud = np.flatnonzero((energy > AUDIBLE_RATIO * peaks) & (energy > MIN_ENERGY * energy.max()))
-    return float(loud[0]) * part / rate, float(loud[-1] + 1) * part / rate
+    faint = np.flatnonzero((energy > AUDIBLE_RATIO * peaks) & (energy > MIN_ENERGY * energy.max()))
+    begin, end = faint[0] * part / rate, (faint[-1] + 1) * part / rate
+    return np.sort([begin, clear[0]]), np.sort([clear[-1], end])
 
 
 def find_text(

@@ -113,6 +113,12 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
              or because the store rejected their text.",
         )
         .with_value(state.events.dropped()),
+        MetricFamily::counter(
+            "visavis_events_fenced",
+            "Events rejected because this process no longer holds their call: other servers took \
+             it for lost and ended the call.",
+        )
+        .with_value(state.events.fenced()),
         MetricFamily::gauge(
             "visavis_events_failed",
             "Events that could not be processed; their text is stored in failed_event.",

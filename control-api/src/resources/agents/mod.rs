@@ -32,7 +32,7 @@ use crate::state::AppState;
 use crate::store::agent::{ATTACHMENT_FIELDS, Agent, AgentSettings};
 use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, Transaction, background_set, new_id};
+use crate::store::{self, Lock, Transaction, background_set, new_id};
 
 const READ_FAILED: &str = "Failed to retrieve agent details";
 const DELETE_FAILED: &str = "Failed to delete agent";
@@ -75,7 +75,7 @@ pub(crate) async fn insert_with_limits(
     let images = Images::take(state, &mut body).await?;
     let parsed =
         parse::parse::<Agent>(body, &avatars::list_available(state, workspace).await?, None)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(workspace)).await?;
     check_references(&mut tx, workspace, parsed.document.settings()).await?;
     if enforce_quota {
         check_quota(state, &mut tx, workspace, &parsed.document).await?;
@@ -254,7 +254,7 @@ async fn update(
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let mut available_avatars = avatars::list_available(state, &caller.workspace).await?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id)
         .await?
         .ok_or_else(not_found)?;
@@ -329,7 +329,11 @@ async fn remove(
 ) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = state.store.begin_write().await.or_internal_error(DELETE_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(DELETE_FAILED)?;
     let found = json_record::delete(&mut tx, Table::Agent, &caller.workspace, &id)
         .await
         .or_internal_error(DELETE_FAILED)?;
@@ -351,7 +355,7 @@ async fn rotate_webhook_secret(
 ) -> JsonResult<Created> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Agent, &caller.workspace, &id)
         .await?
         .ok_or_else(not_found)?;

@@ -23,10 +23,10 @@ use crate::resources::avatars;
 use crate::resources::backgrounds;
 use crate::resources::backgrounds::images::Images;
 use crate::state::AppState;
-use crate::store;
 use crate::store::agent::{Agent, Template};
 use crate::store::json_record::{self, Table};
 use crate::store::secrets::{self, AgentSecrets};
+use crate::store::{self, Lock};
 
 const FETCH_FAILED: &str = "Failed to fetch template/avatar";
 
@@ -145,7 +145,11 @@ async fn create_from_template(
     if !avatar_ids.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
         return Err(fetch_failed("avatar"));
     }
-    let mut tx = state.store.begin_write().await.or_internal_error(FETCH_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(FETCH_FAILED)?;
     let row = json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id)
         .await
         .or_internal_error(FETCH_FAILED)?;

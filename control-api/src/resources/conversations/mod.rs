@@ -34,10 +34,10 @@ use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
 use crate::resources::{avatars, backgrounds, recording_link};
 use crate::state::AppState;
-use crate::store;
 use crate::store::agent::Agent;
 use crate::store::conversation::{Draft, ENDED, Row};
 use crate::store::json_record::{self, Table};
+use crate::store::{self, Lock};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 
@@ -164,7 +164,7 @@ pub(crate) async fn create_record(
     let agent = store::normalize_id(&new_conversation.agent).ok_or_else(not_found)?;
     // A v4 UUID: the id appears in links, so it must not reveal when others were created.
     let id = uuid::Uuid::new_v4().to_string();
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Agent, workspace, &agent)
         .await?
         .ok_or_else(not_found)?;
@@ -412,7 +412,7 @@ async fn feedback(
 ) -> JsonResult<Message> {
     let (rating, feedback) = parse_feedback(body)?;
     let row = find_conversation(&state, &caller, &id).await?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Rows).await?;
     store::conversation::save_feedback(
         &mut tx,
         &caller.workspace,

@@ -38,8 +38,9 @@ use crate::state::EngineCell;
 use crate::state::live_pose_sets::LivePoseSets;
 use crate::state::supervise::BackgroundTask;
 use crate::store::custom_avatar::{self as table, Job, Output};
+use crate::store::fairness::AVATAR_JOBS;
 use crate::store::vault::Vault;
-use crate::store::{self, Store, background_set};
+use crate::store::{self, Lock, Store, background_set};
 
 /// Folder in the data folder in which avatars are drawn.
 const BAKE_FOLDER: &str = "bakes";
@@ -167,8 +168,8 @@ impl BakeTask {
     async fn bake_next(&self) -> Result<bool, Error> {
         let mut job = None;
         // Most checks find no job and should not block writers.
-        if self.store.has_claimable_job(&self.server_id, clock::now()).await? {
-            let mut tx = self.store.begin_write().await?;
+        if self.store.has_claimable_job(&self.server_id).await? {
+            let mut tx = self.store.begin_write(Lock::Jobs(AVATAR_JOBS)).await?;
             job = table::claim_job(&mut tx, &self.server_id, clock::now()).await?;
             tx.commit().await?;
         }
@@ -194,7 +195,7 @@ impl BakeTask {
                 .as_ref()
                 .map(|baked| (baked.output.as_str(), poses.as_str()))
                 .map_err(|why| *why);
-            let mut tx = self.store.begin_write().await?;
+            let mut tx = self.store.begin_write(Lock::Workspace(workspace)).await?;
             table::finish_job(&mut tx, &self.server_id, id, result, clock::now()).await?;
             if is_background {
                 background_set::release_previous(&mut tx, workspace, id).await?;
@@ -258,7 +259,7 @@ impl BakeTask {
         };
         let text = STANDARD.encode(&poses);
         let partial = (i64::from(percent), output.as_str(), text.as_str());
-        let mut tx = self.store.begin_write().await?;
+        let mut tx = self.store.begin_write(Lock::Rows).await?;
         let still_ours =
             table::save_partial_poses(&mut tx, &self.server_id, id, partial, clock::now()).await?;
         tx.commit().await?;
@@ -339,7 +340,7 @@ impl BakeTask {
                     _ => stderr_open = false,
                 },
                 _ = progress_timer.tick() => {
-                    let mut tx = self.store.begin_write().await?;
+                    let mut tx = self.store.begin_write(Lock::Rows).await?;
                     let (server, now) = (&self.server_id, clock::now());
                     let still_ours =
                         table::update_progress(&mut tx, server, id, progress, now).await?;

@@ -41,7 +41,7 @@ use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
 use crate::state::api_key::to_hex;
 use crate::store::custom_avatar::{self as table, Draft, Output, Row};
-use crate::store::{self, Transaction, background_set, new_id, secrets};
+use crate::store::{self, Lock, Transaction, background_set, new_id, secrets};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 /// Maximum body size: a picture of 9 MiB in base64, with some margin.
@@ -296,7 +296,7 @@ async fn create(
         consent: consent.as_ref().map(|(at, key)| (*at, key.as_str())),
         at,
     };
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     check_queue(&mut tx, &caller.workspace).await?;
     let size = [draft.source, draft.character].into_iter().flatten().map(str::len).sum();
     quota::check_bytes(&state, &mut tx, &caller.workspace, size).await?;
@@ -331,7 +331,7 @@ async fn remove(
     Path(id): Path<String>,
 ) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;
     background_set::delete_of_avatar(&mut tx, &caller.workspace, &id).await?;
     tx.commit().await?;

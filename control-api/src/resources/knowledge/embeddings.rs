@@ -17,7 +17,7 @@ use crate::state::knowledge_search::QueryEmbedder;
 use crate::state::supervise::BackgroundTask;
 use crate::store::fairness;
 use crate::store::knowledge_base::{self, DocumentText, DocumentToEmbed};
-use crate::store::{self, Store};
+use crate::store::{self, Lock, Store};
 
 /// Maximum number of texts in one request.
 const BATCH_SIZE: usize = 64;
@@ -152,7 +152,7 @@ async fn store_embeddings(
     model: &str,
     bytes: &[u8],
 ) -> store::Result<()> {
-    let mut tx = store.begin_write().await?;
+    let mut tx = store.begin_write(Lock::Workspace(workspace)).await?;
     fairness::record_turn(&mut tx, fairness::EMBEDDING_JOBS, workspace).await?;
     knowledge_base::save_embeddings(
         &mut tx,

@@ -12,8 +12,9 @@ use tokio::sync::{Notify, watch};
 use super::extractor;
 use crate::clock;
 use crate::state::supervise::BackgroundTask;
+use crate::store::fairness::DOCUMENT_JOBS;
 use crate::store::knowledge_base::{self, QueuedDocument};
-use crate::store::{self, Store};
+use crate::store::{self, Lock, Store};
 
 /// Delay after a failure of the store.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -59,13 +60,13 @@ impl IngestionTask {
     /// Extracts the next document; false if none is queued.
     async fn ingest_next(&self) -> store::Result<bool> {
         // Most checks find no document and should not block writers.
-        if !self.store.has_claimable_document(&self.server_id, clock::now()).await? {
+        if !self.store.has_claimable_document(&self.server_id).await? {
             return Ok(false);
         }
-        let mut tx = self.store.begin_write().await?;
-        let queued = knowledge_base::claim_document(&mut tx, &self.server_id, clock::now()).await?;
+        let mut tx = self.store.begin_write(Lock::Jobs(DOCUMENT_JOBS)).await?;
+        let queued = knowledge_base::claim_document(&mut tx, &self.server_id).await?;
         tx.commit().await?;
-        let Some(QueuedDocument { id, kb: base, kind, source, .. }) = queued else {
+        let Some(QueuedDocument { id, workspace, kb: base, kind, source }) = queued else {
             return Ok(false);
         };
         let extracted = match STANDARD.decode(source.unwrap_or_default()) {
@@ -76,7 +77,7 @@ impl IngestionTask {
             tracing::warn!(document = %id, reason = %why, "cannot extract the text of a document");
         }
         let text = extracted.as_deref().map_err(String::as_str);
-        let mut tx = self.store.begin_write().await?;
+        let mut tx = self.store.begin_write(Lock::Workspace(&workspace)).await?;
         knowledge_base::save_document_text(&mut tx, &base, &id, text, clock::now()).await?;
         tx.commit().await?;
         self.document_read.notify_one();

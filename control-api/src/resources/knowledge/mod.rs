@@ -24,7 +24,7 @@ use crate::http::quota;
 use crate::http::responses::{Done, JsonResult};
 use crate::state::AppState;
 use crate::store::knowledge_base::Content;
-use crate::store::{self, Transaction, knowledge_base};
+use crate::store::{self, Lock, Transaction, knowledge_base};
 
 const READ_FAILED: &str = "Failed to retrieve knowledge base";
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::KnowledgeBase);
@@ -132,7 +132,7 @@ async fn create(
     let total_bytes = stored_bytes(&form.documents);
     let documents: Vec<(&str, &str, &Content)> =
         form.documents.iter().map(|d| (d.name.as_str(), d.kind, &d.content)).collect();
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, total_bytes).await?;
     let id = insert_in(&mut tx, &caller.workspace, &name, &description, &documents).await?;
     tx.commit().await?;
@@ -158,7 +158,11 @@ async fn add_documents(
     }
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let at = clock::now();
-    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(READ_FAILED)?;
     if !knowledge_base::exists(&mut tx, &caller.workspace, &id)
         .await
         .or_internal_error(READ_FAILED)?
@@ -210,7 +214,11 @@ async fn update(
 ) -> JsonResult<Done> {
     let UpdateRequest { name, description } = body::parse(body)?;
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(READ_FAILED)?;
     let found =
         knowledge_base::rename(&mut tx, &caller.workspace, &id, &name, &description, clock::now())
             .await;
@@ -229,7 +237,11 @@ async fn remove_document(
 ) -> JsonResult<Done> {
     let not_found = || ApiError::NotFound(Resource::Document);
     let id = store::normalize_id(&id).ok_or_else(not_found)?;
-    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(READ_FAILED)?;
     let base = knowledge_base::delete_document(&mut tx, &caller.workspace, &id)
         .await
         .or_internal_error(READ_FAILED)?;
@@ -249,7 +261,7 @@ pub(crate) async fn insert(
     description: &str,
     documents: &[(&str, &str, &Content)],
 ) -> store::Result<String> {
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(workspace)).await?;
     let id = insert_in(&mut tx, workspace, name, description, documents).await?;
     tx.commit().await?;
     Ok(id)
@@ -321,7 +333,11 @@ async fn remove(
     Path(id): Path<String>,
 ) -> JsonResult<Done> {
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
-    let mut tx = state.store.begin_write().await.or_internal_error(READ_FAILED)?;
+    let mut tx = state
+        .store
+        .begin_write(Lock::Workspace(&caller.workspace))
+        .await
+        .or_internal_error(READ_FAILED)?;
     let found = knowledge_base::delete(&mut tx, &caller.workspace, &id)
         .await
         .or_internal_error(READ_FAILED)?;

@@ -26,6 +26,7 @@ use crate::http::validate::FieldErrors;
 use crate::resources::document_resource::{self, DocumentResource};
 use crate::resources::secret_headers::{self, SecretHeaders};
 use crate::state::AppState;
+use crate::store::Lock;
 use crate::store::json_record::{self, Draft, Table};
 use crate::store::mcp::{McpDocument, TransportType};
 use crate::store::{new_id, secrets};
@@ -94,7 +95,7 @@ async fn create(
     let text = json_record::to_text(&document);
     let draft = draft(&caller.workspace, &id, &document, &text, &sealed);
     let created_at = Iso8601(draft.at);
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     quota::check_bytes(&state, &mut tx, &caller.workspace, text.len()).await?;
     json_record::insert(&mut tx, Table::Mcp, &draft).await?;
     tx.commit().await?;
@@ -132,7 +133,7 @@ async fn replace(
     // An invalid body is reported before a missing configuration.
     parse(body.clone(), None)?;
     let id = MCP.parse_id(&id)?;
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let row = json_record::find_in(&mut tx, Table::Mcp, &caller.workspace, &id).await?;
     let row = row.ok_or_else(|| MCP.not_found())?;
     let old: SecretHeaders = secrets::open(&state.vault, &row.id, &row.secrets)?;

@@ -24,11 +24,11 @@ use super::pause;
 use super::worker::{Finished, Worker, remove_part};
 use crate::clock;
 use crate::state::supervise::BackgroundTask;
-use crate::store;
 use crate::store::agent::{Recording, RecordingFormat};
 use crate::store::conversation::Row as Conversation;
 use crate::store::fairness::RECORDING_JOBS;
 use crate::store::recording::{self as table, CONVERTING, FINISHED, Row};
+use crate::store::{self, Lock};
 
 /// Delivery begins this long after the end of the call. The last events of a call follow its end by
 /// up to 1.5 s.
@@ -81,7 +81,7 @@ impl DeliveryTask {
         let Self(worker) = self;
         let store = worker.store();
         if store.is_recording_refused(&row.conversation).await? {
-            let mut tx = store.begin_write().await?;
+            let mut tx = store.begin_write(Lock::Rows).await?;
             table::begin_deletion(&mut tx, &row.conversation, clock::now()).await?;
             tx.commit().await?;
             worker.queue.begin_deletion();

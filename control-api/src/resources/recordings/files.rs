@@ -8,7 +8,7 @@ use conversation::id::ConversationId;
 
 use crate::clock;
 use crate::store::recording::{self as table, CAPTURED, CONVERTING, FAILED, FINISHED};
-use crate::store::{self, Store};
+use crate::store::{self, Lock, Store};
 
 /// Extension of a file that is being written.
 const PARTIAL: &str = "part";
@@ -102,7 +102,7 @@ impl RecordingFolder {
                 // Its first packet has not been sent yet, if the conversation still exists.
                 return Ok(store.conversation_in_any_workspace(&conversation).await?.is_some());
             }
-            let mut tx = store.begin_write().await?;
+            let mut tx = store.begin_write(Lock::Rows).await?;
             table::insert(&mut tx, &conversation, server, CAPTURED, clock::now()).await?;
             tx.commit().await?;
             row = store.recording(&conversation).await?;

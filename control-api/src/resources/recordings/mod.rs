@@ -37,10 +37,10 @@ use crate::http::extract::Path;
 use crate::resources::conversations::find_conversation;
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
-use crate::store;
 use crate::store::agent::RecordingFormat;
 use crate::store::conversation::{ENDED, Row as Conversation};
 use crate::store::recording::{self as table, DELETING};
+use crate::store::{self, Lock};
 
 /// Maximum delay between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
@@ -159,7 +159,7 @@ async fn remove(
 /// False if there is no recording.
 async fn begin_deletion(state: &AppState, row: &Conversation) -> Result<bool, ApiError> {
     let now = clock::now();
-    let mut tx = state.store.begin_write().await?;
+    let mut tx = state.store.begin_write(Lock::Rows).await?;
     let mut exists = table::begin_deletion(&mut tx, &row.id, now).await?;
     if !exists && record::load_projection(state, row).await?.is_recorded {
         // The server that ran the call has not found the file yet.
@@ -189,7 +189,7 @@ async fn give_up(
     reason: &str,
     warning: String,
 ) -> store::Result<()> {
-    let mut tx = event_storage.store.begin_write().await?;
+    let mut tx = event_storage.store.begin_write(Lock::Rows).await?;
     let now = clock::now();
     let warning = match table::mark_failed(&mut tx, conversation, reason, now).await? {
         true => append_warning(event_storage, &mut tx, conversation, warning, now).await?,

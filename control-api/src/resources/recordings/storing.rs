@@ -19,9 +19,9 @@ use crate::state::event_storage::EventStorage;
 use crate::state::recording_queue::RecordingQueue;
 use crate::state::supervise::BackgroundTask;
 use crate::storage::{self, FileKind, Storage};
-use crate::store;
 use crate::store::conversation::ENDED;
 use crate::store::recording::{self as table, Row};
+use crate::store::{self, Lock};
 
 /// The task that uploads and deletes recordings.
 pub(crate) struct StoringTask {
@@ -94,7 +94,7 @@ impl StoringTask {
         }
         let store = &self.event_storage.store;
         self.events.flush(store).await;
-        let mut tx = store.begin_write().await?;
+        let mut tx = store.begin_write(Lock::Rows).await?;
         let now = clock::now();
         // The storage works: those that wait for it are tried again without delay.
         table::hasten_uploads(&mut tx, &self.event_storage.server_id).await?;
@@ -134,7 +134,7 @@ impl StoringTask {
             );
             return self.retry(row, error.describe()).await;
         }
-        let mut tx = self.event_storage.store.begin_write().await?;
+        let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
         table::finish_deletion(&mut tx, &row.conversation, is_own, clock::now()).await?;
         tx.commit().await
     }
@@ -156,7 +156,7 @@ impl StoringTask {
     async fn retry(&self, row: &Row, error: &str) -> store::Result<()> {
         let now = clock::now();
         let next = now + clock::to_micros(retry_delay(self.retry_delay, row.attempts));
-        let mut tx = self.event_storage.store.begin_write().await?;
+        let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
         table::retry_at(&mut tx, row, error, next, now).await?;
         tx.commit().await
     }

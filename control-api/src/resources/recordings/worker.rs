@@ -19,7 +19,7 @@ use crate::store::agent::{Agent, Recording};
 use crate::store::conversation::Row as Conversation;
 use crate::store::fairness;
 use crate::store::recording::{self as table, Delivered, FINISHED, Row};
-use crate::store::{self, Store, json_record};
+use crate::store::{self, Lock, Store, json_record};
 
 /// Failed attempts after which a recording is given up.
 const MAX_ATTEMPTS: i64 = 5;
@@ -70,7 +70,7 @@ impl Worker {
         row: &Row,
         step: impl Future<Output = Result<(ConversationId, Finished), Failure>>,
     ) -> store::Result<()> {
-        let mut tx = self.store().begin_write().await?;
+        let mut tx = self.store().begin_write(Lock::Jobs(kind)).await?;
         fairness::record_turn(&mut tx, kind, &row.workspace).await?;
         tx.commit().await?;
         let result = tokio::select! {
@@ -132,7 +132,7 @@ impl Worker {
         if !finished.warnings.is_empty() {
             self.events.flush(self.store()).await;
         }
-        let mut tx = self.store().begin_write().await?;
+        let mut tx = self.store().begin_write(Lock::Rows).await?;
         let now = clock::now();
         let exists = table::mark_written(&mut tx, row, finished.status, &delivered, now).await?;
         let mut appended = Vec::new();
@@ -172,7 +172,7 @@ impl Worker {
             let warning = format!("The recording cannot be delivered: {reason}.");
             return give_up(&self.event_storage, id, &reason, warning).await;
         }
-        let mut tx = self.store().begin_write().await?;
+        let mut tx = self.store().begin_write(Lock::Rows).await?;
         let now = clock::now();
         let failed = if is_counted { row.attempts } else { WAITING_DELAY };
         let next = now + clock::to_micros(retry_delay(self.retry_delay, failed));

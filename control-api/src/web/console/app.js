@@ -16,6 +16,7 @@ import { mcpPage, mcpsPage } from "./mcp.js";
 import { photoPage } from "./photo.js";
 import { providersPage } from "./providers.js";
 import { hasScope, setScope } from "./scope.js";
+import { serversPage } from "./servers.js";
 import { templatePage, templatesPage } from "./templates.js";
 import { toolPage, toolsPage } from "./tools.js";
 import { dialog, errorMessage, loadingIndicator } from "./ui.js";
@@ -51,6 +52,7 @@ const ROUTES = [
   ["webhooks", webhooksPage],
   ["providers", providersPage],
   ["keys", keysPage],
+  ["servers", serversPage],
 ];
 
 /**
@@ -82,6 +84,7 @@ const MENU = [
       ["webhooks", "Webhooks"],
       ["providers", "Providers"],
       ["keys", "API keys"],
+      ["servers", "Servers"],
     ],
   ],
 ];

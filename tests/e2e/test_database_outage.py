@@ -1,0 +1,257 @@
+"""Servers whose database is away: calls go on, requests are refused soon, and each call ends once.
+The tests run in real time, because leases and timeouts of connections do."""
+
+import asyncio
+import json
+import shutil
+import signal
+
+import pytest
+
+from kit import sdp, stores, typed_call
+from kit.database_proxy import DatabaseProxy
+from kit.polling import wait_until
+from kit.typed_call import TEST_TIMEOUT, TypedCall
+from kit.webhook_log import WebhookLog
+from kit.webrtc_client import run_async
+
+KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
+#: Maximum time of a request during an outage. The server answers within 2 s.
+REQUEST_TIMEOUT = 8
+
+
+class SeparatedServers:
+    """Two servers, each with its own connection to one database."""
+
+    def __init__(self, start, folders, postgres, lease: float, silence: float):
+        self.store = stores.Postgres(postgres)
+        self.folders = [folders.mktemp("one"), folders.mktemp("other")]
+        url = self.store.environment(self.folders[0])["VISAVIS_SERVER_DATABASE_URL"]
+        self.proxies = [DatabaseProxy(url), DatabaseProxy(url)]
+        self.servers = []
+        for name, folder, proxy in zip(("one", "other"), self.folders, self.proxies, strict=True):
+            for file in ("secrets.key", "tokens.key") if self.servers else ():
+                shutil.copy(self.folders[0] / file, folder / file)
+            environment = {
+                "VISAVIS_SERVER_DATABASE_URL": proxy.url,
+                "VISAVIS_TIMEOUTS_LEASE": str(lease),
+                "VISAVIS_TIMEOUTS_SILENCE": str(silence),
+            }
+            server = start(f"outage-{name}", data=folder, env=environment)
+            if self.servers:
+                server.key = self.servers[0].key
+            else:
+                server.read_first_start()
+            self.servers.append(server.wait_ready())
+
+    def close(self):
+        for proxy in self.proxies:
+            proxy.resume()
+        for server in self.servers:
+            server.stop()
+        for proxy in self.proxies:
+            proxy.close()
+
+
+@pytest.fixture
+def separated_servers(start_server, tmp_path_factory, postgres):
+    created = []
+
+    def create(lease: float = 10, silence: float = 25):
+        created.append(SeparatedServers(start_server, tmp_path_factory, postgres, lease, silence))
+        return created[-1]
+
+    yield create
+    for one in created:
+        one.close()
+
+
+@pytest.fixture
+def webhook_log():
+    created = WebhookLog()
+    yield created
+    created.close()
+
+
+def create_agent(server, webhook_log):
+    return typed_call.create_typed_agent(server, knowledge=KNOWLEDGE, hooks=webhook_log)["id"]
+
+
+def offer(server, conversation):
+    """The reply to another offer of a client that has joined."""
+    return server.request(
+        "POST",
+        f"/rtc/{conversation['id']}",
+        key=None,
+        raw=sdp.make_offer().encode(),
+        headers={
+            "content-type": "application/sdp",
+            "authorization": f"Bearer {conversation['token']}",
+        },
+        timeout=REQUEST_TIMEOUT,
+    )
+
+
+async def ask(client):
+    client.messages.clear()
+    await client.ask("Where is the clock?", "first room")
+
+
+def check_record(server, conversation, webhook_log, questions: int):
+    """All of a call is stored once: its events without a gap, and one end."""
+    path = f"/v1/ext/conversation/{conversation['id']}"
+    record = server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
+    asked = [entry for entry in record["transcript"] if entry["role"] == "user"]
+    assert len(asked) == questions, record["transcript"]
+    events = server.request("GET", f"{path}/events").json()
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    received = webhook_log.wait_for_end(conversation["id"])
+    assert [number for number, _ in received] == list(range(1, len(received) + 1)), received
+    assert [name for _, name in received].count("call_ended") == 1, received
+    return record
+
+
+def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_servers, webhook_log):
+    both = separated_servers()
+    one, other = both.servers
+    conversation = one.create_conversation(create_agent(one, webhook_log))
+
+    async def call():
+        client = await TypedCall(one, conversation).connect()
+        await ask(client)
+        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        for proxy in both.proxies:
+            proxy.refuse()
+        await ask(client)
+        # A request is refused soon, whatever it needs, and names when to try again.
+        for server in both.servers:
+            for method, path, body in (
+                ("GET", "/v1/ext/agent", None),
+                ("POST", "/v1/ext/guardrail", {"name": "Late", "prompt": "p"}),
+                ("PUT", f"/v1/conversation/{conversation['id']}/speak", {"text": "Hello."}),
+            ):
+                reply = await asyncio.to_thread(
+                    server.request, method, path, body, timeout=REQUEST_TIMEOUT
+                )
+                assert reply.status == 503 and reply.headers["retry-after"], (path, reply)
+        # The server that holds the call needs no database to let its client come back.
+        reply = await asyncio.to_thread(offer, one, conversation)
+        assert reply.status == 201 and b"a=candidate" in reply.body, reply
+        reply = await asyncio.to_thread(offer, other, conversation)
+        assert reply.status == 503 and reply.headers["retry-after"], reply
+        await ask(client)
+        for proxy in both.proxies:
+            proxy.resume()
+        await client.wait_for_record_value(
+            lambda record: sum(e["role"] == "user" for e in record["transcript"]) == 3,
+            "the questions of the outage on record",
+        )
+        await ask(client)
+        await client.hang_up()
+
+    run_async(call())
+    record = check_record(other, conversation, webhook_log, questions=4)
+    assert record["end_reason"] == "user_left"
+
+
+def metric(server, name: str) -> float:
+    text = server.request("GET", "/metrics").body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+@pytest.mark.long("store")
+@pytest.mark.parametrize("how", ["refuse", "freeze"])
+def test_a_separated_server_s_calls_end_once_and_it_hangs_them_up(
+    separated_servers, webhook_log, how
+):
+    both = separated_servers(lease=4, silence=3)
+    one, other = both.servers
+    conversation = one.create_conversation(create_agent(one, webhook_log))
+
+    async def call():
+        client = await TypedCall(one, conversation).connect()
+        await ask(client)
+        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        getattr(both.proxies[0], how)()
+        await ask(client)
+        await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
+        assert one.is_alive()
+        await ask(client)
+        both.proxies[0].resume()
+        await client.wait_for(
+            lambda: client.find_message(event="call_ended"), what="the end of the call"
+        )
+        await client.peer.close()
+
+    run_async(call())
+    record = check_record(other, conversation, webhook_log, questions=1)
+    assert record["end_reason"] == "error"
+    wait_until(
+        lambda: metric(one, "visavis_events_fenced_total") > 0,
+        lambda: f"a fenced event\n{one.log_tail()}",
+        TEST_TIMEOUT,
+    )
+    # It goes on with new calls.
+    wait_until(
+        lambda: one.request("GET", "/readyz", key=None).status == 200,
+        one.log_tail,
+        TEST_TIMEOUT,
+    )
+    again = one.create_conversation(create_agent(one, webhook_log))
+
+    async def second():
+        client = await TypedCall(one, again).connect()
+        await ask(client)
+        await client.hang_up()
+
+    run_async(second())
+    check_record(other, again, webhook_log, questions=1)
+
+
+@pytest.mark.long("store")
+def test_a_frozen_process_adds_nothing_after_its_calls_were_ended(separated_servers, webhook_log):
+    both = separated_servers(lease=4, silence=3)
+    one, other = both.servers
+    conversation = one.create_conversation(create_agent(one, webhook_log))
+
+    async def call():
+        client = await TypedCall(one, conversation).connect()
+        await ask(client)
+        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        one.process.send_signal(signal.SIGSTOP)
+        await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
+        listed = await asyncio.to_thread(other.request, "GET", "/v1/ext/servers")
+        states = {item["is_self"]: item["state"] for item in listed.json()}
+        assert states == {True: "ready", False: "lost"}, listed.json()
+        one.process.send_signal(signal.SIGCONT)
+        await client.peer.close()
+
+    run_async(call())
+    check_record(other, conversation, webhook_log, questions=1)
+    wait_until(
+        lambda: all(
+            item["state"] == "ready" for item in other.request("GET", "/v1/ext/servers").json()
+        ),
+        lambda: f"both servers ready\n{one.log_tail()}",
+        TEST_TIMEOUT,
+    )
+    check_record(one, conversation, webhook_log, questions=1)
+
+
+@pytest.mark.long("store")
+def test_a_killed_process_is_noticed_before_its_lease_ends(separated_servers, webhook_log):
+    # By the lease alone, the call would end after ten minutes.
+    both = separated_servers(lease=6, silence=600)
+    one, other = both.servers
+    conversation = other.create_conversation(create_agent(one, webhook_log))
+
+    async def call():
+        client = await TypedCall(other, conversation).connect()
+        await ask(client)
+        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        other.kill()
+        await client.peer.close()
+
+    run_async(call())
+    record = one.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
+    assert record["end_reason"] == "error" and "clock" in json.dumps(record["transcript"])
