@@ -148,9 +148,12 @@ impl Error {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             Self::Unwritable(_) => true,
-            // No connection became free in time: the statements on all of them hang.
+            // No connection became free in time: the statements on all of them hang. A connection
+            // that is cut while it is opened is an error of the protocol.
             Self::Sql(
                 sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
                 | sqlx::Error::WorkerCrashed
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::PoolTimedOut,
