@@ -161,7 +161,7 @@ impl LeaseTask {
         if let Some(presence) = &mut self.presence {
             return presence.check().await;
         }
-        let presence = Presence::open(url, &self.server_id).await?;
+        let presence = Presence::open(url, &self.server_id, self.duration).await?;
         self.presence.insert(presence).check().await
     }
 

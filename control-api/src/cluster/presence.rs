@@ -5,8 +5,9 @@
 //! Other connections come and go. This one is only for the locks.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::clock::Micros;
 use crate::store::ownership::NOW;
@@ -52,17 +53,25 @@ fn leader_key() -> i64 {
 }
 
 impl Presence {
-    /// Opens a session.
-    pub(crate) async fn open(url: &str, server: &str) -> sqlx::Result<Self> {
+    /// Opens a session. It is checked several times in `lease`.
+    pub(crate) async fn open(url: &str, server: &str, lease: Duration) -> sqlx::Result<Self> {
         let mut connection = PgConnection::connect(url).await?;
         sqlx::raw_sql(POSTGRES_SESSION).execute(&mut connection).await?;
+        // The session of a leader that is frozen or cut off ends, so that another server becomes
+        // the leader. It outlives the lease: its end then does not look like that of the process.
+        let idle = (lease * 3 / 2).as_millis();
+        let sql = AssertSqlSafe(format!("SET idle_session_timeout = {idle}"));
+        if let Err(error) = sqlx::raw_sql(sql).execute(&mut connection).await {
+            // PostgreSQL 13 does not know the setting.
+            tracing::warn!(%error, "sessions at the database have no time limit");
+        }
         Ok(Self { connection, server_key: server_key(server), since: None, is_leader: false })
     }
 
     /// Takes the locks that are free. What the leader sees, if this server is the leader.
     pub(crate) async fn check(&mut self) -> sqlx::Result<Option<Observation>> {
         if self.since.is_none() && self.try_lock(self.server_key).await? {
-            let sql = sqlx::AssertSqlSafe(format!("SELECT {NOW}"));
+            let sql = AssertSqlSafe(format!("SELECT {NOW}"));
             self.since = Some(sqlx::query_scalar(sql).fetch_one(&mut self.connection).await?);
         }
         let Some(since) = self.since else { return Ok(None) };
