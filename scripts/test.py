@@ -64,7 +64,16 @@ REPORT_TIME_FLAGS = ["-Zunstable-options", "--report-time"]
 #: single writer, crashes, outages, the outbox of webhooks, lists, workspaces. All other tests use
 #: only what both stores have in common, and run on SQLite.
 STORE_TESTS = [
-    *("servers::", "relay::", "lifecycle::", "crash::", "large::", "lost_commit::", "outage::"),
+    *(
+        "servers::",
+        "ownership::",
+        "relay::",
+        "lifecycle::",
+        "crash::",
+        "large::",
+        "lost_commit::",
+        "outage::",
+    ),
     "custom_avatars::a_dead_server_s_drawing_is_taken_over",
     "backgrounds::agents_share_a_background_with_the_same_content",
     "backgrounds::calls_show_the_previous_background_until_the_new_one_is_drawn",
@@ -319,10 +328,12 @@ def run_e2e(arguments: list[str], step: Step):
     step.failed += failed or without_results
 
 
-def run_store_tests(programs: list[Program], step: Step, filters: list[str], log_name: str):
+def run_store_tests(
+    programs: list[Program], step: Step, filters: list[str], log_name: str, kind: str = "api"
+):
     """Runs the tests of the control plane that match `filters` on PostgreSQL. The step fails if a
-    filter matches no test."""
-    api_tests = next(program for program in programs if program.name == "control-api/api")
+    filter matches no test. `kind`: "api" or "unit"."""
+    api_tests = next(program for program in programs if program.name == f"control-api/{kind}")
     test_list = subprocess.run(
         [api_tests.path, "--list"],
         cwd=api_tests.folder,
@@ -520,7 +531,9 @@ def run_long(parts: list[str]) -> int:
                 run_command(["scripts/budgets.py", "run"], step, "CPU time of the benches")
             if part == "store":
                 run_store_tests(programs, step, [], "postgres")
-                run_store_tests(programs, step, [*serial, "long_store_"], "postgres-long")
+                long = [*serial, "long_store_"]
+                run_store_tests(programs, step, long, "postgres-long")
+                run_store_tests(programs, step, long, "postgres-unit-long", "unit")
             if part == "fuzz":
                 run_command(["scripts/mutants.py", "--rules"], step, "mutants of rules")
             run_e2e(["--part", part], step)

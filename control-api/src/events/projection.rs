@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use conversation::event::{Event, EventEnvelope};
 use conversation::id::ConversationId;
-use conversation::time::Time;
 use conversation::view::{ConversationView, speech_id};
 use serde_json::json;
 
@@ -17,10 +16,10 @@ use crate::state::guardrail_callback::{GuardrailCallback, PendingCallback};
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store::agent::Agent;
 use crate::store::conversation::{ENDED, Row};
-use crate::store::event::InsertOutcome;
+use crate::store::event::{InsertOutcome, NewEvent};
 use crate::store::ownership::{self, Holder};
 use crate::store::recording::{self, CAPTURED};
-use crate::store::{self, Lock, Store, Transaction, json_record};
+use crate::store::{self, Store, Transaction, json_record};
 use crate::webhooks::signing;
 
 /// State of a conversation in the writer while its events arrive.
@@ -32,7 +31,7 @@ pub(super) struct Projection {
     /// Delay before the first attempt of a webhook.
     first_attempt_delay: Duration,
     /// Wall clock time of the conversation's start.
-    started_at: Micros,
+    pub(super) started_at: Micros,
     /// Sequence number of the last webhook.
     last_sequence: i64,
     view: ConversationView,
@@ -301,18 +300,28 @@ pub(super) async fn write_events(
         }
     }
     let mut stopped_by_agent: HashMap<&str, bool> = HashMap::new();
-    for (i, prepared) in prepared_events.iter().enumerate() {
+    let admitted: Vec<(usize, &PreparedEvent)> = prepared_events
+        .iter()
+        .enumerate()
+        .filter(|(_, prepared)| !written.rejected.contains(&prepared.conversation))
+        .collect();
+    let events: Vec<NewEvent<'_>> = admitted
+        .iter()
+        .map(|(_, PreparedEvent { conversation, workspace, envelope, .. })| NewEvent {
+            conversation,
+            workspace,
+            envelope,
+        })
+        .collect();
+    let outcomes = store::event::insert_all(tx, &events).await?;
+    for ((i, prepared), outcome) in admitted.into_iter().zip(outcomes) {
         if written.rejected.contains(&prepared.conversation) {
+            if outcome == InsertOutcome::Inserted {
+                store::event::take_back(tx, &prepared.conversation, prepared.envelope.seq).await?;
+            }
             continue;
         }
-        match store::event::insert(
-            tx,
-            &prepared.conversation,
-            &prepared.workspace,
-            &prepared.envelope,
-        )
-        .await?
-        {
+        match outcome {
             InsertOutcome::Inserted => {}
             // Its effects are stored too, and only have to be announced.
             InsertOutcome::AlreadyStored => {
@@ -389,66 +398,6 @@ async fn follow_recording(
     Ok(())
 }
 
-/// Appends events, each with its wall clock time, to a conversation in status `expected` that emits
-/// no events: the endings by the sweeper, the API and the restart. Returns false and does nothing
-/// in any other status.
-pub(crate) async fn append(
-    storage: &EventStorage,
-    id: &str,
-    expected: &str,
-    events: Vec<(Micros, Event)>,
-) -> store::Result<bool> {
-    let mut tx = storage.store.begin_write(Lock::Rows).await?;
-    let Some(appended) = append_in(storage, &mut tx, id, expected, events).await? else {
-        return Ok(false);
-    };
-    tx.commit().await?;
-    appended.publish(storage);
-    Ok(true)
-}
-
-/// Events that a transaction appends.
-#[must_use = "they are announced after the commit"]
-pub(crate) struct Appended {
-    prepared: Vec<PreparedEvent>,
-    written: WriteResult,
-}
-
-impl Appended {
-    /// Announces them. To be called after the commit.
-    pub(crate) fn publish(self, storage: &EventStorage) {
-        publish(storage, self.prepared, &self.written);
-    }
-}
-
-/// The same within a transaction. `None` in any other status.
-pub(crate) async fn append_in(
-    storage: &EventStorage,
-    tx: &mut Transaction,
-    id: &str,
-    expected: &str,
-    events: Vec<(Micros, Event)>,
-) -> store::Result<Option<Appended>> {
-    let locked = ownership::lock(tx, &[id]).await?;
-    if locked.get(id).is_none_or(|locked| locked.status != expected) {
-        return Ok(None);
-    }
-    let Some(mut projection) = Projection::load(storage, id).await? else { return Ok(None) };
-    let first =
-        store::event::events_in(tx, id).await?.last().map_or(0, |envelope| envelope.seq + 1);
-    let prepared: Vec<PreparedEvent> = (first..)
-        .zip(events)
-        .map(|(seq, (at, event))| {
-            let at = Time::from_micros(u64::try_from(at - projection.started_at).unwrap_or(0));
-            let envelope = EventEnvelope { seq, at, event };
-            let effects = projection.apply(&envelope);
-            projection.prepare_write(envelope, effects)
-        })
-        .collect();
-    let written = write_events(tx, &storage.holder, Author::ControlPlane, &prepared).await?;
-    Ok(Some(Appended { prepared, written }))
-}
-
 /// Announces the stored events to the webhook dispatcher and to the readers of event streams.
 pub(super) fn publish(
     storage: &EventStorage,
@@ -484,10 +433,25 @@ pub(super) fn publish(
     }
 }
 
+/// An event without effects.
+#[cfg(test)]
+pub(super) fn test_event(conversation: &str, envelope: EventEnvelope) -> PreparedEvent {
+    PreparedEvent {
+        conversation: conversation.to_owned(),
+        workspace: "w".into(),
+        envelope,
+        delivery: None,
+        callbacks: Vec::new(),
+        change: StatusChange::None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use conversation::time::Time;
+
     use super::*;
-    use crate::store::DatabaseLocation;
+    use crate::store::{DatabaseLocation, Lock};
 
     const CALL: &str = "0193a5b0-0000-7000-8000-000000000001";
 

@@ -19,7 +19,7 @@ use crate::harness::{
 use crate::knowledge::upload_to;
 
 /// An API key of another workspace.
-async fn create_other_workspace_key(folder: &TempFolder) -> String {
+pub(crate) async fn create_other_workspace_key(folder: &TempFolder) -> String {
     let url = folder.database_url().await;
     keys::create(&folder.0.join("data"), url.as_deref(), "other").await.unwrap()
 }

@@ -24,6 +24,7 @@ mod lost_commit;
 mod mcp;
 mod object_storage;
 mod outage;
+mod ownership;
 mod panics;
 mod photo_avatars;
 mod prompt;

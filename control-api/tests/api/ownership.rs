@@ -1,0 +1,102 @@
+//! Who may write: processes that no longer hold a call, transactions that do not end, and the list
+//! of the servers.
+
+use conversation::event::Event;
+use conversation::input::Command;
+use serde_json::json;
+use sqlx::{Connection as _, Executor as _};
+
+use crate::fairness::create_other_workspace_key;
+use crate::harness::{TempFolder, TestServer, wait_for};
+use crate::servers::start_two_servers;
+
+#[tokio::test]
+async fn a_process_that_lost_its_call_adds_no_event_and_hangs_up() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
+    let said = |text: &str| Event::UtteranceCommitted { text: text.into() };
+    server.engine.record_event(&id, 1, 1.0, said("one"));
+    let path = format!("/v1/ext/conversation/{id}/events");
+    let stored = async || server.get(&path).await.expect_status(200).as_array().unwrap().len();
+    wait_for("the event", async || (stored().await == 2).then_some(())).await;
+    // As another server does that takes this one for lost.
+    folder.execute_sql(format!("UPDATE conversation SET epoch = 0 WHERE id = '{id}'")).await;
+    server.engine.record_event(&id, 2, 2.0, said("two"));
+    wait_for("the end of the call", async || {
+        server.engine.received_commands().contains(&Command::End).then_some(())
+    })
+    .await;
+    assert_eq!(stored().await, 2);
+    let metrics = server.get("/metrics").await.text;
+    assert!(metrics.contains("visavis_events_fenced_total 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn the_operator_sees_the_servers_and_nobody_else() {
+    let folder = TempFolder::new();
+    let mut server = TestServer::start(&folder).await;
+    let id = server.create_running_call(json!({})).await;
+    let list = server.get("/v1/ext/servers").await.expect_status(200);
+    let [own] = list.as_array().unwrap().as_slice() else { panic!("{list}") };
+    assert_eq!(own["is_self"], true);
+    assert_eq!(own["state"], "ready");
+    assert_eq!(own["version"], env!("CARGO_PKG_VERSION"));
+    assert!(!id.is_empty() && own["calls"].is_u64() && own["load"].is_number(), "{own}");
+    server.app.drain();
+    if folder.database_url().await.is_none() {
+        let list = server.get("/v1/ext/servers").await.expect_status(200);
+        assert_eq!((&list[0]["state"], &list[0]["renewed_at"]), (&json!("draining"), &json!(null)));
+    }
+    server.key = create_other_workspace_key(&folder).await;
+    server.get("/v1/ext/servers").await.expect_status(403);
+}
+
+#[tokio::test]
+async fn servers_on_one_database_list_each_other_and_forget_those_that_stopped() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let states = async |server: &TestServer| {
+        let list = server.get("/v1/ext/servers").await.expect_status(200);
+        let list = list.as_array().unwrap().clone();
+        assert!(list.iter().filter(|item| item["is_self"] == true).count() == 1, "{list:?}");
+        list.iter().map(|item| item["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for server in [&one, &other] {
+        wait_for("both servers", async || {
+            (states(server).await == ["ready", "ready"]).then_some(())
+        })
+        .await;
+    }
+    other.stop().await;
+    assert_eq!(states(&one).await, ["ready"]);
+}
+
+#[tokio::test]
+async fn a_transaction_that_does_not_end_delays_only_requests_for_its_records() {
+    let folder = TempFolder::new();
+    let Some(url) = folder.database_url().await else { return };
+    let server = TestServer::start(&folder).await;
+    let locked = server.create_agent(json!({})).await;
+    let call = server.create_running_call(json!({})).await;
+    let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
+    let lock = format!("BEGIN; SELECT id FROM agent WHERE id = '{locked}' FOR UPDATE");
+    other.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(lock))).await.unwrap();
+    let path = format!("/v1/ext/agent/{locked}");
+    let change = server.send_json("PATCH", &path, json!({"agent_name": "Late"})).await;
+    assert_eq!((change.status, change.header("retry-after")), (503, "2"), "{}", change.text);
+    // The store works for everything else.
+    server.create_agent(json!({})).await;
+    let said = Event::UtteranceCommitted { text: "words".into() };
+    server.engine.record_event(&call, 1, 1.0, said);
+    let events = format!("/v1/ext/conversation/{call}/events");
+    wait_for("the event", async || {
+        let stored = server.get(&events).await.expect_status(200);
+        (stored.as_array().unwrap().len() == 2).then_some(())
+    })
+    .await;
+    server.get("/readyz").await.expect_status(200);
+    other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
+    let change = server.send_json("PATCH", &path, json!({"agent_name": "In time"})).await;
+    change.expect_status(200);
+}
