@@ -115,6 +115,16 @@ const NONDETERMINISM_EXCEPTIONS: &[(&str, &str, &str)] = &[
         "random.randrange(",
         "the seed of the long tier, which is printed",
     ),
+    (
+        "tests/e2e/test_servers_under_load.py",
+        "Event().wait(",
+        "the length of an outage, in the long tier",
+    ),
+    (
+        "tests/e2e/test_servers_under_load.py",
+        "perf_counter",
+        "a time that only the long tier judges",
+    ),
     ("engine/tests/engine.rs", "time::sleep(", "the paused clock of tokio"),
     ("engine/tests/engine.rs", "sleep_until(", "the paused clock of tokio"),
     ("engine/tests/peers.py", "setTimeout(", "a timeout"),

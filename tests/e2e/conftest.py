@@ -20,6 +20,7 @@ from kit.avatar_call import open_luma
 from kit.console import Console
 from kit.receivers import MockTool, ScriptedLlm, WebhookReceiver
 from kit.report import Report, merge_reports
+from kit.separated_servers import SeparatedServers
 from kit.server import OUT, WORKER, Server
 
 #: The parts of `make test-long`.
@@ -244,6 +245,21 @@ def postgres():
     """A PostgreSQL server: its URL without a database."""
     with stores.postgres_server() as url:
         yield url
+
+
+@pytest.fixture
+def separated_servers(start_server, tmp_path_factory, postgres):
+    """Starts pairs of servers that can be cut off from their database (kit/separated_servers.py).
+    The keywords are those of the class."""
+    created = []
+
+    def create(**more):
+        created.append(SeparatedServers(start_server, tmp_path_factory, postgres, **more))
+        return created[-1]
+
+    yield create
+    for pair in created:
+        pair.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,13 @@ The tests run in real time, because leases and timeouts of connections do."""
 
 import asyncio
 import json
-import shutil
 import signal
 
 import pytest
 
-from kit import sdp, stores, typed_call
-from kit.database_proxy import DatabaseProxy
+from kit import sdp, typed_call
 from kit.polling import wait_until
+from kit.server_metrics import metric
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.webhook_log import WebhookLog
 from kit.webrtc_client import run_async
@@ -18,52 +17,6 @@ from kit.webrtc_client import run_async
 KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
 #: Maximum time of a request during an outage. The server answers within 2 s.
 REQUEST_TIMEOUT = 8
-
-
-class SeparatedServers:
-    """Two servers, each with its own connection to one database."""
-
-    def __init__(self, start, folders, postgres, lease: float, silence: float):
-        self.store = stores.Postgres(postgres)
-        self.folders = [folders.mktemp("one"), folders.mktemp("other")]
-        url = self.store.environment(self.folders[0])["VISAVIS_SERVER_DATABASE_URL"]
-        self.proxies = [DatabaseProxy(url), DatabaseProxy(url)]
-        self.servers = []
-        for name, folder, proxy in zip(("one", "other"), self.folders, self.proxies, strict=True):
-            for file in ("secrets.key", "tokens.key") if self.servers else ():
-                shutil.copy(self.folders[0] / file, folder / file)
-            environment = {
-                "VISAVIS_SERVER_DATABASE_URL": proxy.url,
-                "VISAVIS_TIMEOUTS_LEASE": str(lease),
-                "VISAVIS_TIMEOUTS_SILENCE": str(silence),
-            }
-            server = start(f"outage-{name}", data=folder, env=environment)
-            if self.servers:
-                server.key = self.servers[0].key
-            else:
-                server.read_first_start()
-            self.servers.append(server.wait_ready())
-
-    def close(self):
-        for proxy in self.proxies:
-            proxy.resume()
-        for server in self.servers:
-            server.stop()
-        for proxy in self.proxies:
-            proxy.close()
-
-
-@pytest.fixture
-def separated_servers(start_server, tmp_path_factory, postgres):
-    created = []
-
-    def create(lease: float = 10, silence: float = 25):
-        created.append(SeparatedServers(start_server, tmp_path_factory, postgres, lease, silence))
-        return created[-1]
-
-    yield create
-    for one in created:
-        one.close()
 
 
 @pytest.fixture
@@ -152,11 +105,6 @@ def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_ser
     run_async(call())
     record = check_record(other, conversation, webhook_log, questions=4)
     assert record["end_reason"] == "user_left"
-
-
-def metric(server, name: str) -> float:
-    text = server.request("GET", "/metrics").body.decode()
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
 @pytest.mark.long("store")

@@ -65,6 +65,22 @@ test("the line between the lips moves the inner edges of both lips", () => {
   assert.deepEqual([moved[0], moved[17]], [MESH[0], MESH[17]]);
 });
 
+test("a moved lid stays a curve from corner to corner", () => {
+  const lid = [33, 246, 161, 160, 159, 158, 157, 173, 133];
+  const [from, to] = [MESH[33], MESH[133]];
+  const mesh = [...MESH];
+  lid.forEach((i, n) => {
+    const t = n / (lid.length - 1);
+    mesh[i] = [from[0] + (to[0] - from[0]) * t, from[1] - 0.04 * t * (1 - t)];
+  });
+  const handle = { ...HANDLES.find(({ path }) => path === "left_eye.upper"), index: 159 };
+  const moved = moveMeshHandle(mesh, handle, [mesh[159][0], mesh[159][1] - 0.03], SIZE);
+  const rise = (i) => mesh[i][1] - moved[i][1];
+  assert.ok(Math.abs(rise(159) - 0.03) < 1e-9 && rise(33) === 0 && rise(133) === 0);
+  assert.ok(rise(160) > 0.02 && rise(158) > 0.02, "no kink at the handle");
+  assert.ok(rise(161) < rise(160) && rise(246) < rise(161) && rise(246) > 0);
+});
+
 test("no point leaves the picture", () => {
   const inside = (points) => points.flat().every((value) => value >= 0 && value <= 1);
   assert.ok(inside(moveMeshHandle(MESH, corner, [-1, 2], SIZE)));

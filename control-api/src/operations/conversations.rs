@@ -209,7 +209,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         KEYS,
         "get",
         "/v1/ext/servers",
-        "List the servers that share the database; for keys of the first workspace",
+        "List the servers that share the database; only their operator sees any",
         &[(200, "[Server]", "Servers")],
     )
     .list(),

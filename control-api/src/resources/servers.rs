@@ -45,14 +45,15 @@ pub(crate) struct ServerItem<'a> {
     is_self: bool,
 }
 
-/// By id. Servers that were stopped are not in the list.
+/// By id, for the operator only: the list tells what other workspaces do. Servers that were stopped
+/// are not in the list.
 async fn list(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
     PageQuery(page): PageQuery<false>,
 ) -> Result<ListResponse, ApiError> {
     if *caller.workspace != *state.default_workspace {
-        return Err(ApiError::Forbidden("Only keys of the first workspace may list the servers"));
+        return Ok(ListResponse(Vec::new(), 0));
     }
     let own = &*state.server_id;
     let items = if state.store.is_shared() {

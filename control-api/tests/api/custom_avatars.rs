@@ -128,8 +128,11 @@ async fn a_drawn_person_is_a_face_for_agents_until_it_is_deleted() {
     send_offer(&server, &token).await.expect_status(200);
     assert_eq!(offered_pose_bytes(&server), None, "the engine has the stock faces");
 
+    assert_eq!(server.get(&path).await.expect_status(200)["warnings"], json!([]));
     server.delete(&format!("{PATH}/{id}")).await.expect_status(200);
     server.get(&format!("{PATH}/{id}")).await.expect_status(404);
+    let warnings = server.get(&path).await.expect_status(200)["warnings"].to_string();
+    assert!(warnings.contains("that of the agent was deleted"), "{warnings}");
     let refused = server.post("/v1/ext/agent", agent_body(named)).await.expect_status(400);
     assert_eq!(
         refused["details"],

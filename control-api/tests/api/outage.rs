@@ -20,8 +20,6 @@ use crate::harness::{
 /// Every write of the server touches one of these tables.
 const WRITTEN_TABLES: [&str; 6] =
     ["agent", "conversation", "delivery", "event", "failed_event", "setting"];
-/// Advisory lock of the single writer in PostgreSQL.
-const WRITER_LOCK_ID: i64 = 0x7669_7361_7669_7300;
 /// Time for which DELETE waits until the end of the call is stored.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -265,12 +263,12 @@ async fn check_while_writes_hang(folder: &TempFolder, held_by: &[&str]) {
 #[tokio::test]
 async fn a_store_that_does_not_answer_loses_nothing_and_no_success_is_told() {
     let folder = TempFolder::new();
-    let lock = format!("SELECT pg_advisory_xact_lock({WRITER_LOCK_ID})");
-    let held_by = match folder.database_url().await {
-        Some(_) => vec!["BEGIN", lock.as_str()],
-        None => vec!["BEGIN IMMEDIATE"],
+    // The first statement of a transaction of events locks their conversations.
+    let held_by: &[&str] = match folder.database_url().await {
+        Some(_) => &["BEGIN", "LOCK TABLE conversation IN EXCLUSIVE MODE"],
+        None => &["BEGIN IMMEDIATE"],
     };
-    check_while_writes_hang(&folder, &held_by).await;
+    check_while_writes_hang(&folder, held_by).await;
 }
 
 #[tokio::test]

@@ -62,11 +62,51 @@ const AVERAGE: [i16; 2 * POINTS] = [
     -2, -366, 71, 344, 19, 404, 4, 330, -40, 283, 33, 358, 77,
 ];
 
+/// Lids and outer edges of the lips, from corner to corner. Their corners and their middles may be
+/// named.
+const CURVES: [&[usize]; 6] = [
+    &[33, 246, 161, 160, 159, 158, 157, 173, 133],
+    &[33, 7, 163, 144, 145, 153, 154, 155, 133],
+    &[263, 466, 388, 387, 386, 385, 384, 398, 362],
+    &[263, 249, 390, 373, 374, 380, 381, 382, 362],
+    &[61, 185, 40, 39, 37, 0, 267, 269, 270, 409, 291],
+    &[61, 146, 91, 181, 84, 17, 314, 405, 321, 375, 291],
+];
+
+/// The nearest named points on both sides of a point of a curve: the one in its middle and the one
+/// at its end, and the fraction of the way from the first to the second one.
+fn between_named(indices: &[usize], point: usize) -> Option<(usize, usize, f32)> {
+    let named = |i: &usize| indices.contains(i);
+    let (curve, at) = CURVES.iter().find_map(|curve| {
+        let at = curve.iter().position(|i| *i == point)?;
+        Some((curve, at))
+    })?;
+    let last = curve.len() - 1;
+    let middle = (1..last).find(|place| named(&curve[*place]))?;
+    let end = if at < middle { 0 } else { last };
+    if !named(&curve[end]) {
+        return None;
+    }
+    let along = |from: usize, to: usize| -> f32 {
+        let line = &curve[from.min(to)..=from.max(to)];
+        line.windows(2).map(|pair| distance(average(pair[0]), average(pair[1]))).sum()
+    };
+    Some((curve[middle], curve[end], along(middle, at) / along(middle, end)))
+}
+
+fn average(i: usize) -> Point {
+    [2 * i, 2 * i + 1].map(|i| f32::from(AVERAGE[i]) / 1000.0)
+}
+
+fn distance(a: Point, b: Point) -> f32 {
+    (a[0] - b[0]).hypot(a[1] - b[1])
+}
+
 /// Places all points: a similarity brings the average face to the `named` points (pixels, with their
 /// numbers in `indices`) as closely as possible, and what is left of the distance at each of them moves
-/// the points around it (inverse distance weighting by Shepard).
+/// the points around it (inverse distance weighting by Shepard). Lids and lips stay curves: between
+/// two named points, this movement is a parabola of the way along the line.
 pub(crate) fn bend<const N: usize>(indices: &[usize; N], named: &[Point; N]) -> Points {
-    let average = |i: usize| [2 * i, 2 * i + 1].map(|i| f32::from(AVERAGE[i]) / 1000.0);
     let from = indices.map(average);
     let similarity = Similarity::between(&from, named);
     let moved = from.map(|point| similarity.apply(point));
@@ -76,6 +116,17 @@ pub(crate) fn bend<const N: usize>(indices: &[usize; N], named: &[Point; N]) -> 
             return named[place];
         }
         let [x, y] = similarity.apply(average(i));
+        if let Some((middle, end, way)) = between_named(indices, i) {
+            let rest = |index: usize| {
+                let place = indices.iter().position(|i| *i == index);
+                place.map_or([0.0; 2], |at| [0, 1].map(|axis| named[at][axis] - moved[at][axis]))
+            };
+            let (middle, end, weight) = (rest(middle), rest(end), way * way);
+            return [
+                x + middle[0] * (1.0 - weight) + end[0] * weight,
+                y + middle[1] * (1.0 - weight) + end[1] * weight,
+            ];
+        }
         let (mut shift, mut total) = ([0.0; 2], 0.0);
         for (moved, named) in moved.iter().zip(named) {
             let distance = ((x - moved[0]).powi(2) + (y - moved[1]).powi(2)) / (unit * unit);
@@ -152,5 +203,24 @@ mod tests {
         assert_eq!(lower[152], named[4]);
         assert!(lower[148][0] < bent[148][0] - 20.0);
         assert!((lower[33][0] - bent[33][0]).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_lid_with_a_named_middle_stays_a_curve() {
+        let indices = [33, 133, 159, 145, 263, 362, 386, 374, 152];
+        let mut named = indices.map(average);
+        named[2][1] -= 0.08;
+        let bent = bend(&indices, &named);
+        // Without a kink at the middle: both neighbours move nearly as far as it.
+        let rise = |i: usize| bent[159][1] - bent[i][1] - (average(159)[1] - average(i)[1]);
+        assert!(rise(160).abs() < 0.3 * rise(33).abs(), "{} {}", rise(160), rise(33));
+        assert!(rise(158).abs() < 0.3 * rise(133).abs(), "{} {}", rise(158), rise(133));
+        // It is convex: no point is below the line of its neighbours.
+        let lid: Vec<Point> = CURVES[0].iter().map(|i| bent[*i]).collect();
+        for three in lid.windows(3) {
+            let [a, b, c] = [three[0], three[1], three[2]];
+            let turn = (b[0] - a[0]) * (c[1] - b[1]) - (b[1] - a[1]) * (c[0] - b[0]);
+            assert!(turn > 0.0, "{three:?}");
+        }
     }
 }

@@ -147,8 +147,14 @@ fn has_end_of_image(file: &[u8]) -> bool {
 
 /// The picture in sRGB, with 8 bits per channel and without alpha.
 fn to_srgb(image: DynamicImage, profile: Option<&[u8]>) -> DynamicImage {
-    let profile = profile.and_then(|bytes| ColorProfile::new_from_slice(bytes).ok());
     let colour: ColorType = image.color();
+    // A profile of other colours than those of the picture is ignored, as in browsers.
+    let fits = |profile: &ColorProfile| match profile.color_space {
+        DataColorSpace::Rgb => true,
+        DataColorSpace::Gray => !colour.has_color(),
+        _ => false,
+    };
+    let profile = profile.and_then(|bytes| ColorProfile::new_from_slice(bytes).ok()).filter(fits);
     let (width, height) = (image.width(), image.height());
     if colour.has_alpha() {
         let mut rgba = match &profile {

@@ -104,9 +104,11 @@ fn display_p3_to_srgb(colour: [u8; 3]) -> [f32; 3] {
 fn a_colour_profile_is_converted() {
     let profile = ColorProfile::new_display_p3().encode().unwrap();
     let skin = [200, 140, 110].repeat(24);
-    let [converted, ignored] = [Some(profile), Some(b"no profile".to_vec())]
+    let grey = ColorProfile::new_gray_with_gamma(1.8).encode().unwrap();
+    let [converted, ignored, other] = [Some(profile), Some(b"no profile".to_vec()), Some(grey)]
         .map(|profile| decode_default(&png(&skin, profile)).unwrap());
     assert_eq!(ignored.rgb(), skin);
+    assert_eq!(other.rgb(), skin, "a profile of grey pixels does not fit");
     let expected = display_p3_to_srgb([200, 140, 110]);
     for (value, expected) in converted.rgb().chunks_exact(3).flat_map(|p| p.iter().zip(expected)) {
         assert!((f32::from(*value) - expected).abs() <= 2.0, "{value} for {expected}");

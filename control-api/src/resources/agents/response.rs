@@ -1,19 +1,23 @@
 //! From the stored document to the response: attached records in full, delays filled in, secrets
 //! masked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Number, Value};
 
 use super::parse::AgentDocument;
 use super::turn;
 use crate::clock;
-use crate::resources::{backgrounds, document_resource, knowledge};
+use crate::resources::{avatars, backgrounds, document_resource, knowledge};
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::{ATTACHMENT_FIELDS, AgentSettings};
 use crate::store::json_record::{self, Row, Table};
 use crate::store::secrets;
+
+/// Warning of an agent whose avatar was deleted.
+const WARNING_AVATAR_GONE: &str =
+    "Calls show another avatar, because that of the agent was deleted: choose one that exists.";
 
 /// The records attached to a page of agents, by id, read once for all of them.
 struct AttachedRecords {
@@ -80,8 +84,20 @@ pub(crate) async fn to_json_list<D: AgentDocument>(
     let attached = AttachedRecords::read(state, workspace, &documents).await?;
     let settings = rows.iter().zip(&documents).map(|(row, d)| (row.id.as_str(), d.settings()));
     let warnings = backgrounds::warnings(state, workspace, settings).await?;
+    let available: HashSet<String> = avatars::list_available(state, workspace)
+        .await?
+        .into_iter()
+        .map(|avatar| avatar.avatar_key_id)
+        .collect();
     let to_json = |(row, document): (&Row, D)| {
-        let warning = warnings.get(&row.id).copied();
+        let is_gone = document
+            .settings()
+            .first_avatar()
+            .avatar_key_id
+            .as_ref()
+            .is_some_and(|id| !id.is_empty() && !available.contains(id));
+        let of_avatar = is_gone.then_some(WARNING_AVATAR_GONE);
+        let warning = warnings.get(&row.id).copied().or(of_avatar);
         to_json(row, document, &attached, warning.as_slice())
     };
     Ok(rows.iter().zip(documents).map(to_json).collect())

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 const DESCRIPTION: &str = "Positions of the facial features, each [x, y] as fractions of the \
     picture after EXIF rotation; [0, 0] is its upper left corner. They replace those that are \
     found. Either the 478 points of MediaPipe's face mesh with irises, or an object with 18 points \
-    by name. Left and right are those of the picture: of an unmirrored photo, `left_eye` is the \
-    person's right eye. The object assumes closed lips: if the photo shows teeth, the lips of the \
-    avatar do not close, and all 478 points are needed.";
+    by name. Left and right are those of the picture when the face is upright: of an unmirrored \
+    photo, `left_eye` is the person's right eye. The object assumes closed lips: if the photo \
+    shows teeth, the lips of the avatar do not close, and all 478 points are needed.";
 
 /// Positions of facial features in a picture, as fractions of it. The child process that checks the
 /// photo reads and validates them.

@@ -55,6 +55,16 @@ const BETWEEN_LIPS = [
   numbers("61 78 191 80 81 82 13 312 311 310 415 308 291"),
   numbers("61 78 95 88 178 87 14 317 402 318 324 308 291"),
 ];
+/** The lines from one handle to the next through another, by the index of the one between. */
+const HANDLE_LINES = {
+  159: [numbers("33 246 161 160 159 158 157 173 133")],
+  145: [numbers("33 7 163 144 145 153 154 155 133")],
+  386: [numbers("263 466 388 387 386 385 384 398 362")],
+  374: [numbers("263 249 390 373 374 380 381 382 362")],
+  0: [numbers("61 185 40 39 37 0 267 269 270 409 291")],
+  13: BETWEEN_LIPS,
+  17: [numbers("61 146 91 181 84 17 314 405 321 375 291")],
+};
 /** The drawn lines of the mesh. */
 const MESH_LINES = [
   {
@@ -128,8 +138,11 @@ export function moveMeshHandle(points, handle, place, { width, height }) {
     (other) => other.index !== handle.index && other.index < MESH_POINTS,
   );
   const fixed = others.flatMap(({ index, pair }) => (pair ? [index, pair] : [index]));
+  const distance = (i, j) => Math.sqrt(squareDistance(points[i], points[j]));
+  const ofLine = lineWeights(handle, distance);
   return points.map((point, i) => {
     if (i === handle.index || i === handle.pair) return moved(point, 1);
+    if (ofLine.has(i)) return moved(point, ofLine.get(i));
     if (i >= MESH_POINTS || fixed.includes(i)) return point;
     const own = squareDistance(point, from);
     if (own >= radius) return point;
@@ -141,6 +154,29 @@ export function moveMeshHandle(points, handle, place, { width, height }) {
     );
     return moved(point, (inverse / sum) * (1 - own / radius) ** 2);
   });
+}
+
+/**
+ * How far the points of a handle's line move with it: 1 at the handle, 0 at the ends of the line,
+ * and a parabola of the distance along the line between. A lid or a lip thus stays a curve.
+ * @param {{index: number, pair?: number}} handle
+ * @param {(i: number, j: number) => number} distance between two points of the mesh
+ */
+function lineWeights({ index, pair }, distance) {
+  const weights = new Map();
+  for (const line of HANDLE_LINES[index] ?? []) {
+    const at = line.findIndex((i) => i === index || i === pair);
+    for (const half of [line.slice(0, at + 1).reverse(), line.slice(at)]) {
+      const along = [0];
+      for (let i = 1; i < half.length; i++)
+        along.push(along[i - 1] + distance(half[i - 1], half[i]));
+      const length = Math.max(along.at(-1), 1e-9);
+      half.slice(1, -1).forEach((i, n) => {
+        weights.set(i, 1 - (along[n + 1] / length) ** 2);
+      });
+    }
+  }
+  return weights;
 }
 
 const clamp = (fraction) => Math.min(1, Math.max(0, fraction));

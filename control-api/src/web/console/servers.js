@@ -91,7 +91,11 @@ const COLUMNS = [
 
 function serverTable(servers) {
   if (!servers.length)
-    return emptyState("servers", "No servers yet", "A server is listed when it has started.");
+    return emptyState(
+      "servers",
+      "No servers are listed",
+      "Only API keys of the first workspace see the servers.",
+    );
   const columns = COLUMNS.filter(({ isUsed }) => !isUsed || servers.some(isUsed));
   return h(
     "div",
