@@ -57,7 +57,7 @@ def test_a_command_through_another_server_takes_little_longer(separated_servers,
 @pytest.mark.long("load")
 def test_fifty_calls_go_on_without_the_database(separated_servers, tmp_path, report):
     both = separated_servers(VISAVIS_SERVER_ALLOW_SCRIPTED="true")
-    (one, _), (proxy, _) = both.servers, both.proxies
+    one, _ = both.servers
     run = {}
 
     def load():
@@ -74,12 +74,14 @@ def test_fifty_calls_go_on_without_the_database(separated_servers, tmp_path, rep
         lambda: f"all calls\n{one.log_tail()}",
         TEST_TIMEOUT,
     )
-    proxy.refuse()
+    for proxy in both.proxies:
+        proxy.refuse()
     # The outage itself; the load generator talks meanwhile.
     threading.Event().wait(OUTAGE_SECONDS)
     running = metric(one, "visavis_calls ")
     waiting = metric(one, "visavis_events_queued ")
-    proxy.resume()
+    for proxy in both.proxies:
+        proxy.resume()
     thread.join()
     ended = run["ended"]
     assert ended.returncode == 0, ended.stdout + ended.stderr
