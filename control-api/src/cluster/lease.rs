@@ -65,7 +65,7 @@ pub(crate) struct LeaseTask {
 }
 
 /// The renewals so far. Times are those of the database's clock.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Renewals {
     /// First one of those that follow each other without a gap.
     since: Micros,
@@ -119,12 +119,16 @@ impl LeaseTask {
             tracing::error!("another process runs with the id of this server");
             return Ok(());
         };
-        let before = std::mem::replace(&mut self.renewals.last, now);
-        let since = std::mem::replace(&mut self.renewals.last_local, clock::now());
-        if before == 0 || now - before > lease {
+        let Renewals { last, last_local, .. } = self.renewals;
+        if now - last > lease {
             self.renewals.since = now;
-            self.hang_up_fenced(since - lease).await?;
+            // The first renewal of a process finds no call that it may have lost.
+            if last > 0 {
+                self.hang_up_fenced(last_local - lease).await?;
+            }
         }
+        // After an error above, the gap is found again.
+        (self.renewals.last, self.renewals.last_local) = (now, clock::now());
         let seen = match timeout(STEP_TIMEOUT, self.check_presence(url)).await {
             Ok(Ok(seen)) => seen,
             Ok(Err(error)) => return Err(self.lose_presence(error.into())),

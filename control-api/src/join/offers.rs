@@ -32,16 +32,19 @@ impl Joinable {
 }
 
 /// The conversation that a token may still join. 401 if it was never joined and has expired; 409 if
-/// it has ended.
-/// While the store does not respond, calls of this server are known from memory.
+/// it has ended. While the store does not respond, calls of this server are known from memory.
 pub(crate) async fn find_joinable(state: &AppState, claims: &Claims) -> Result<Joinable, ApiError> {
     let stored = state.store.conversation_in_any_workspace(&claims.sub.to_string()).await;
     let row = match stored {
         Ok(row) => row.ok_or(ApiError::Unauthorized)?,
         Err(error) if error.is_outage() => {
             let call = state.connections.running_call(claims.sub);
+            // The first offer may still connect: there is no call yet.
             if state.pending_offers.contains(claims.sub) {
                 return Err(error.into());
+            }
+            if state.events.has_panicked(claims.sub) {
+                return Err(ApiError::Conflict("Conversation has ended".into()));
             }
             let RunningCall { row, config } = call.ok_or_else(|| ApiError::from(error))?;
             let row = Row { status: IN_PROGRESS.to_owned(), ..row };
