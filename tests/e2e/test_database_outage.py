@@ -50,6 +50,14 @@ async def ask(client):
     await client.ask("Where is the clock?", "first room")
 
 
+async def join(server, conversation):
+    """A client that has asked once and whose call is on record."""
+    client = await TypedCall(server, conversation).connect()
+    await ask(client)
+    await asyncio.to_thread(server.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+    return client
+
+
 def check_record(server, conversation, webhook_log, questions: int):
     """All of a call is stored once: its events without a gap, and one end."""
     path = f"/v1/ext/conversation/{conversation['id']}"
@@ -70,9 +78,7 @@ def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_ser
     conversation = one.create_conversation(create_agent(one, webhook_log))
 
     async def call():
-        client = await TypedCall(one, conversation).connect()
-        await ask(client)
-        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        client = await join(one, conversation)
         for proxy in both.proxies:
             proxy.refuse()
         await ask(client)
@@ -117,9 +123,7 @@ def test_a_separated_server_s_calls_end_once_and_it_hangs_them_up(
     conversation = one.create_conversation(create_agent(one, webhook_log))
 
     async def call():
-        client = await TypedCall(one, conversation).connect()
-        await ask(client)
-        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        client = await join(one, conversation)
         getattr(both.proxies[0], how)()
         await ask(client)
         await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
@@ -163,9 +167,7 @@ def test_a_frozen_process_adds_nothing_after_its_calls_were_ended(separated_serv
     conversation = one.create_conversation(create_agent(one, webhook_log))
 
     async def call():
-        client = await TypedCall(one, conversation).connect()
-        await ask(client)
-        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        client = await join(one, conversation)
         one.process.send_signal(signal.SIGSTOP)
         await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
         listed = await asyncio.to_thread(other.request, "GET", "/v1/ext/servers")
@@ -194,9 +196,7 @@ def test_a_killed_process_is_noticed_before_its_lease_ends(separated_servers, we
     conversation = other.create_conversation(create_agent(one, webhook_log))
 
     async def call():
-        client = await TypedCall(other, conversation).connect()
-        await ask(client)
-        await asyncio.to_thread(one.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+        client = await join(other, conversation)
         other.kill()
         await client.peer.close()
 

@@ -567,24 +567,7 @@ mod tests {
         let (own, other) = (holder("here", 2), holder("there", 2));
         assert!(!add(0, said(), &own).await, "there is no such conversation");
         let mut tx = store.begin_write(Lock::Rows).await.unwrap();
-        let draft = store::conversation::Draft {
-            id: CALL,
-            workspace: "w",
-            server: "here",
-            agent: "a",
-            agent_name: "n",
-            agent_document: "{}",
-            agent_secrets: "",
-            avatar_id: "",
-            conversation_number: 0,
-            kind: None,
-            user_id: None,
-            user_name: None,
-            context: None,
-            from_visitor: false,
-            meta_data: None,
-            at: 1,
-        };
+        let draft = store::conversation::Draft::of_test(CALL, "here");
         store::conversation::insert(&mut tx, &draft).await.unwrap();
         tx.commit().await.unwrap();
         assert!(!add(0, said(), &other).await, "another server created it, or has claimed it");

@@ -36,24 +36,7 @@ async fn start(url: &str, number: usize) -> Server {
     let mut calls = Vec::new();
     for _ in 0..CALLS {
         let id = store::new_id();
-        let draft = store::conversation::Draft {
-            id: &id,
-            workspace: "w",
-            server: &holder.server,
-            agent: "a",
-            agent_name: "n",
-            agent_document: "{}",
-            agent_secrets: "",
-            avatar_id: "",
-            conversation_number: 0,
-            kind: None,
-            user_id: None,
-            user_name: None,
-            context: None,
-            from_visitor: false,
-            meta_data: None,
-            at: 1,
-        };
+        let draft = store::conversation::Draft::of_test(&id, &holder.server);
         store::conversation::insert(&mut tx, &draft).await.unwrap();
         store::conversation::mark_joined(&mut tx, &id, &holder, 2, 2).await.unwrap();
         calls.push(id);

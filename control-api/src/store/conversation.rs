@@ -117,6 +117,31 @@ pub(crate) struct Draft<'a> {
     pub(crate) at: Micros,
 }
 
+#[cfg(test)]
+impl<'a> Draft<'a> {
+    /// A conversation of the workspace `w`, created by `server`.
+    pub(crate) fn of_test(id: &'a str, server: &'a str) -> Self {
+        Self {
+            id,
+            workspace: "w",
+            server,
+            agent: "a",
+            agent_name: "n",
+            agent_document: "{}",
+            agent_secrets: "",
+            avatar_id: "",
+            conversation_number: 0,
+            kind: None,
+            user_id: None,
+            user_name: None,
+            context: None,
+            from_visitor: false,
+            meta_data: None,
+            at: 1,
+        }
+    }
+}
+
 /// Adds a conversation with status STARTED.
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()> {
     sqlx::query(
