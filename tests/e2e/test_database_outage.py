@@ -51,10 +51,13 @@ async def ask(client):
 
 
 async def join(server, conversation):
-    """A client that has asked once and whose call is on record."""
+    """A client that has asked once, with the answer on record."""
     client = await TypedCall(server, conversation).connect()
     await ask(client)
-    await asyncio.to_thread(server.wait_for, conversation["id"], "IN_PROGRESS", TEST_TIMEOUT)
+    await client.wait_for_record_value(
+        lambda record: "first room" in json.dumps(record["transcript"]),
+        "the first answer on record",
+    )
     return client
 
 
