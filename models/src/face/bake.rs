@@ -58,8 +58,8 @@ pub struct BakeOutput {
     pub pose_set: PoseSet,
     /// A small WebP picture of the avatar at rest.
     pub display_picture: Vec<u8>,
-    /// Luma PSNR of the poses in the finest quality level against the drawn pictures, in dB: mean
-    /// and minimum.
+    /// Luma PSNR of a fourth of the poses, in the finest quality level, against the drawn pictures,
+    /// in dB: mean and minimum.
     pub luma_psnr: (f64, f64),
     /// As `luma_psnr`, for the worse of the two chroma planes.
     pub chroma_psnr: (f64, f64),

@@ -85,6 +85,10 @@ pub(super) fn encode_within_limits(
     ))
 }
 
+/// Every how many poses of a stance with a look are decoded and compared with their drawn
+/// pictures.
+const PSNR_STEP: usize = 4;
+
 /// Every how many mouths are in a sample.
 const SAMPLE_STEP: usize = 4;
 
@@ -279,8 +283,8 @@ fn encode(
     let done = AtomicUsize::new(0);
     let level_offsets: Vec<u32> =
         std::iter::once(0).chain(plan.level_offsets.iter().copied()).collect();
-    // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of the
-    // finest level.
+    // Encodes the poses of a stance with a look in all quality levels, and measures the PSNR of some
+    // frames of the finest level.
     let group = |group: &[(usize, PoseId)]| -> Result<(Vec<Vec<u8>>, PsnrStats), Error> {
         let Some((_, PoseId { stance, look, .. })) = group.first().copied() else {
             return Ok(Default::default());
@@ -305,14 +309,14 @@ fn encode(
         }
         let (mut frames, mut likeness) =
             (Vec::with_capacity(group.len() * level_offsets.len()), PsnrStats::default());
-        for (_, key) in group {
+        for (index, (_, key)) in group.iter().enumerate() {
             let drawn = picture(*key);
             let block = if key.mouth == 0 { BlockMode::Coded } else { BlockMode::Lips };
             let changed = drawn.changed_blocks(&seen, LEVEL_TOLERANCE);
             for (level, (face, quantizers)) in faces.iter().enumerate() {
                 let layer = face.overlay_blocks(&changed, &drawn, block);
                 let frame = codec.encode(&layer, *quantizers, uses_altref)?;
-                if level == 0 {
+                if level == 0 && index.is_multiple_of(PSNR_STEP) {
                     likeness.0.push(codec.decoder.decode(&frame)?.plane_psnrs(&drawn));
                 }
                 frames.push(frame);
