@@ -11,6 +11,7 @@ mod runtime;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -23,7 +24,11 @@ use crate::error::ApiError;
 use crate::http::auth::bearer_token;
 use crate::http::peer;
 use crate::state::AppState;
-use crate::store;
+use crate::store::{self, Store};
+
+/// Maximum time of the store's counts. A collector waits 10 s by default, and other requests are
+/// answered within 2 s while the store fails.
+const MAX_STORE_TIME: Duration = Duration::from_secs(1);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/metrics", get(metrics))
@@ -54,7 +59,13 @@ async fn metrics(
     if !may_read(&state, &request) {
         return Err(ApiError::Unauthorized);
     }
-    let mut families = control_plane_metrics(&state).await?;
+    let mut families = control_plane_metrics(&state);
+    match tokio::time::timeout(MAX_STORE_TIME, store_metrics(&state.store)).await {
+        Ok(Ok(counts)) => families.extend(counts),
+        // The other metrics describe the outage, so a collector needs them then.
+        Ok(Err(error)) => tracing::debug!(%error, "metrics without the store's counts"),
+        Err(_) => tracing::debug!("metrics without the store's counts: no answer"),
+    }
     families.extend(state.engine().metrics());
     families.extend(runtime::collect());
     let failed = |cause: String| ApiError::Internal("Internal server error", cause);
@@ -67,19 +78,8 @@ async fn metrics(
 }
 
 /// Metrics of the control plane.
-async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFamily>> {
-    // All states, including those with count 0: dashboards query these too.
-    let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
-        all.iter().map(move |state| {
-            let found = counts.iter().find(|(name, _)| name.eq_ignore_ascii_case(state));
-            (state, found.map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0)))
-        })
-    };
-    let deliveries = state.store.delivery_counts().await?;
-    let recordings = state.store.recording_counts().await?;
-    let waiting = state.store.waiting_recordings().await?;
+fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
     let written = &state.recordings.deliveries;
-    let conversations = state.store.conversation_counts().await?;
     let host = state.engine();
     let failing = state.store.health.failure_reason().is_some();
     let stores_events = state.persistence_failure().is_none();
@@ -87,7 +87,7 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
         && !state.is_draining()
         && host.not_ready_reason().is_none()
         && host.capacity_error().is_none();
-    Ok(vec![
+    vec![
         MetricFamily::gauge("visavis_build_info", "Version of the program.").with_label(
             "version",
             env!("CARGO_PKG_VERSION"),
@@ -119,37 +119,16 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
              it for lost and ended the call.",
         )
         .with_value(state.events.fenced()),
-        MetricFamily::gauge(
-            "visavis_events_failed",
-            "Events that could not be processed; their text is stored in failed_event.",
-        )
-        .with_value(u64::try_from(state.store.failed_event_count().await?).unwrap_or(0)),
         MetricFamily::counter(
             "visavis_task_panics",
             "Panics of background tasks, which were restarted.",
         )
         .with_each("task", state.tasks.panic_counts()),
-        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.").with_each(
-            "state",
-            states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries),
-        ),
         MetricFamily::counter(
             "visavis_guardrail_callbacks_dropped",
             "Guardrail callbacks dropped because the agent's queue was full.",
         )
         .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
-        MetricFamily::gauge("visavis_recordings", "Recordings in the store, by state.").with_each(
-            "state",
-            states(
-                &["captured", "converting", "finished", "stored", "failed", "deleting", "deleted"],
-                recordings,
-            ),
-        ),
-        MetricFamily::gauge(
-            "visavis_recordings_waiting",
-            "Recordings that wait after a failure: for space, for the storage, or for another attempt.",
-        )
-        .with_value(u64::try_from(waiting).unwrap_or(0)),
         MetricFamily::counter(
             "visavis_recording_uploads_failed",
             "Failed attempts to upload a recording into the storage.",
@@ -176,6 +155,44 @@ async fn control_plane_metrics(state: &AppState) -> store::Result<Vec<MetricFami
              MP4.",
         )
         .with_value(written.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
+    ]
+}
+
+/// Metrics of what the store holds.
+async fn store_metrics(store: &Store) -> store::Result<Vec<MetricFamily>> {
+    // All states, including those with count 0: dashboards query these too.
+    let states = |all: &'static [&'static str], counts: Vec<(String, i64)>| {
+        all.iter().map(move |state| {
+            let found = counts.iter().find(|(name, _)| name.eq_ignore_ascii_case(state));
+            (state, found.map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0)))
+        })
+    };
+    let deliveries = store.delivery_counts().await?;
+    let recordings = store.recording_counts().await?;
+    let waiting = store.waiting_recordings().await?;
+    let conversations = store.conversation_counts().await?;
+    Ok(vec![
+        MetricFamily::gauge(
+            "visavis_events_failed",
+            "Events that could not be processed; their text is stored in failed_event.",
+        )
+        .with_value(u64::try_from(store.failed_event_count().await?).unwrap_or(0)),
+        MetricFamily::gauge("visavis_webhooks", "Webhooks in the store, by state.").with_each(
+            "state",
+            states(&["pending", "done", "dead", "dropped", "unreadable"], deliveries),
+        ),
+        MetricFamily::gauge("visavis_recordings", "Recordings in the store, by state.").with_each(
+            "state",
+            states(
+                &["captured", "converting", "finished", "stored", "failed", "deleting", "deleted"],
+                recordings,
+            ),
+        ),
+        MetricFamily::gauge(
+            "visavis_recordings_waiting",
+            "Recordings that wait after a failure: for space, for the storage, or for another attempt.",
+        )
+        .with_value(u64::try_from(waiting).unwrap_or(0)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])
