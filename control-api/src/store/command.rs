@@ -2,31 +2,50 @@
 
 use conversation::input::Command;
 
-use super::{Error, Lock, Result, Store};
+use super::{Error, Lock, Result, Store, ownership};
 
 impl Store {
-    /// Queues a command; false if the conversation is no longer STARTED.
+    /// Queues a command and returns its position; `None` if the conversation is no longer STARTED.
     pub(crate) async fn queue_command(
         &self,
         workspace: &str,
         conversation: &str,
         command: &Command,
-    ) -> Result<bool> {
+    ) -> Result<Option<i64>> {
         let json = serde_json::to_string(command)
             .map_err(|e| Error::CorruptRow("command", e.to_string()))?;
         let mut tx = self.begin_write(Lock::Rows).await?;
-        let done = sqlx::query(
-            "INSERT INTO command (conversation, position, workspace, json) \
-             SELECT id, (SELECT COUNT(*) FROM command WHERE conversation = $1), workspace, $2 \
-             FROM conversation WHERE id = $1 AND workspace = $3 AND status = 'STARTED'",
+        // Two commands at once would get the same position.
+        ownership::lock(&mut tx, &[conversation]).await?;
+        let position = sqlx::query_scalar(
+            "INSERT INTO command (conversation, position, workspace, json) SELECT id, \
+             (SELECT COALESCE(MAX(position) + 1, 0) FROM command WHERE conversation = $1), \
+             workspace, $2 FROM conversation \
+             WHERE id = $1 AND workspace = $3 AND status = 'STARTED' RETURNING position",
         )
         .bind(conversation)
         .bind(json)
         .bind(workspace)
-        .execute(&mut *tx)
+        .fetch_optional(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(done.rows_affected() > 0)
+        Ok(position)
+    }
+
+    /// Removes a queued command, so that the next offer does not read it.
+    pub(crate) async fn remove_queued_command(
+        &self,
+        conversation: &str,
+        position: i64,
+    ) -> Result<()> {
+        let mut tx = self.begin_write(Lock::Rows).await?;
+        sqlx::query("DELETE FROM command WHERE conversation = $1 AND position = $2")
+            .bind(conversation)
+            .bind(position)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(())
     }
 
     /// The queued commands, in order.

@@ -144,3 +144,39 @@ async fn a_command_for_a_server_that_does_not_respond_is_refused_and_never_execu
         !one.engine.commands.lock().unwrap().iter().any(|(_, c)| matches!(c, Command::Say { .. }))
     );
 }
+
+#[tokio::test]
+async fn a_refused_command_is_not_left_for_the_next_offer() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let agent = one.create_agent(json!({})).await;
+    let (id, token) = one.create_conversation(&agent).await;
+    let path = format!("/v1/conversation/{id}/speak");
+    other.send_json("PUT", &path, json!({"text": "Early"})).await.expect_status(200);
+    assert_eq!(offer(&one, &token, "v=0").await.status, 200);
+    one.kill().await;
+    let reply = other.send_json("PUT", &path, json!({"text": "Refused"})).await;
+    assert_eq!(reply.status, 503, "{}", reply.text);
+    let one = TestServer::start(&folders[0]).await;
+    assert_eq!(offer(&one, &token, "v=0 again").await.status, 200);
+    let commands = one.engine.offers.lock().unwrap()[0].commands.clone();
+    assert!(
+        matches!(commands.as_slice(), [Command::Say { text, .. }] if text == "Early"),
+        "{commands:?}"
+    );
+}
+
+#[tokio::test]
+async fn concurrent_commands_before_the_join_all_wait_for_the_offer() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    let path = format!("/v1/conversation/{id}/context");
+    let send = async |n: usize| {
+        server.send_json("POST", &path, json!({"text": format!("{n}")})).await.expect_status(200)
+    };
+    futures_util::future::join_all((0..12).map(send)).await;
+    assert_eq!(offer(&server, &token, "v=0").await.status, 200);
+    assert_eq!(server.engine.offers.lock().unwrap()[0].commands.len(), 12);
+}

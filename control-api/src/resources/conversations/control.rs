@@ -69,16 +69,24 @@ async fn send_command(
         if row.status == ENDED {
             return Err(conflict(Rejection::Ended));
         }
-        let queued = row.status == STARTED
-            && state.store.queue_command(&caller.workspace, &row.id, &command).await?;
+        let queued = if row.status == STARTED {
+            state.store.queue_command(&caller.workspace, &row.id, &command).await?
+        } else {
+            None
+        };
         let holder = state.relay.other_holder(id).await?;
-        if queued && holder.is_none() && !state.pending_offers.contains(id) {
+        if queued.is_some() && holder.is_none() && !state.pending_offers.contains(id) {
             return Ok(());
         }
-        match execute(state, holder, id, command.clone()).await? {
+        let outcome = execute(state, holder, id, command.clone()).await;
+        if let (Err(_), Some(position)) = (&outcome, queued) {
+            // The caller is told to try again, so a later offer must not execute it.
+            state.store.remove_queued_command(&row.id, position).await?;
+        }
+        match outcome? {
             Some(CommandOutcome::Accepted | CommandOutcome::NothingToDo) => return Ok(()),
             Some(CommandOutcome::Rejected(refusal)) => return Err(conflict(refusal)),
-            None if queued => return Ok(()),
+            None if queued.is_some() => return Ok(()),
             None => {}
         }
         state.events.flush(&state.store).await;
