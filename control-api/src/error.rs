@@ -302,7 +302,7 @@ impl IntoResponse for ApiError {
                 (StatusCode::SERVICE_UNAVAILABLE, with_reason("Service unavailable", reason))
             }
             Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
-                tracing::warn!(%cause, "write request rejected");
+                tracing::warn!(%cause, "the store fails: request rejected");
                 (
                     StatusCode::SERVICE_UNAVAILABLE,
                     with_reason("Service unavailable", STORE_UNWRITABLE),

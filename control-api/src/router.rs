@@ -18,16 +18,18 @@ use crate::web::Pages;
 pub(crate) fn router(state: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(state.config.ice_servers))
         .with_media_origin(state.storage.insecure_origin());
+    // Within CORS, so that pages of other origins can read its responses.
+    let outage = || from_fn_with_state(Arc::clone(state), outage::limit_time_in_outage);
     let api_routes = resources::routes()
         .merge(openapi::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
-        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed);
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(outage());
     let api_routes = match cors::layer(&state.config.cors_origins) {
         Some(layer) => api_routes.layer(layer),
         None => api_routes,
     };
-    Router::new()
-        .merge(api_routes)
+    let other_routes = Router::new()
         .merge(console_session::routes())
         .merge(health::routes())
         .merge(recordings::media::routes())
@@ -36,10 +38,13 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(embed::landing_routes(&pages))
         .merge(pages.router())
         .merge(about::routes())
+        .layer(outage());
+    Router::new()
+        .merge(api_routes)
+        .merge(other_routes)
         .merge(signaling::routes(state))
         .fallback(async || ApiError::NotFound(Resource::Route))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
-        .layer(from_fn_with_state(Arc::clone(state), outage::limit_time_in_outage))
         .layer(from_fn_with_state(Arc::clone(state), security_headers::outer_middleware))
         .with_state(Arc::clone(state))
 }

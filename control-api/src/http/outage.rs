@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
@@ -37,4 +38,20 @@ pub(crate) async fn limit_time_in_outage(
             ApiError::StoreUnwritable(reason).into_response()
         }
     }
+}
+
+/// The same for signaling. A client that reconnects to a running call may reach its server with the
+/// next request, so it waits shorter than others.
+pub(crate) async fn limit_time_of_signaling_in_outage(
+    State(state): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = limit_time_in_outage(State(Arc::clone(&state)), request, next).await;
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE
+        && state.store.health.failure_reason().is_some()
+    {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(1));
+    }
+    response
 }

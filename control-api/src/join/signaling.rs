@@ -26,6 +26,7 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
 use conversation::id::ConversationId;
@@ -38,6 +39,7 @@ use crate::error::ApiError;
 use crate::http::auth::bearer_token;
 use crate::http::body;
 use crate::http::extract::{self, Path};
+use crate::http::outage;
 use crate::http::peer::Peer;
 use crate::http::security_headers::call_span;
 use crate::join::offers::{find_joinable, submit_offer};
@@ -63,14 +65,15 @@ pub(crate) fn routes(state: &Arc<AppState>) -> Router<Arc<AppState>> {
                 .fallback(resource_method_not_allowed),
         )
         .route("/api/offer", any(rtvi_offer))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(state), add_cors_headers))
+        .layer(from_fn_with_state(Arc::clone(state), outage::limit_time_of_signaling_in_outage))
+        .layer(from_fn_with_state(Arc::clone(state), add_cors_headers))
 }
 
 /// Allows every origin: access depends on the token, which no browser attaches by itself.
 async fn add_cors_headers(
     State(_): State<Arc<AppState>>,
     request: Request,
-    next: axum::middleware::Next,
+    next: Next,
 ) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

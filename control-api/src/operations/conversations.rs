@@ -8,7 +8,7 @@ use super::operation::{
 const COMMAND_RESPONSES: &[(u16, &str, &str)] = &[
     (200, "Message", "Done"),
     (409, "Error", "Not allowed in this state"),
-    (503, "NoCapacity", "The call runs on another server; Retry-After gives the time to wait"),
+    (503, "NoCapacity", "The server that runs the call does not respond"),
 ];
 const PAGE_RESPONSE: &[(u16, &str, &str)] = &[(200, "html", "A page")];
 
@@ -175,7 +175,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[
             (200, "Ended", "Ended"),
             (409, "Error", "The conversation has ended"),
-            (503, "NoCapacity", "The call runs on another server, or its end is not stored yet"),
+            (
+                503,
+                "NoCapacity",
+                "The server that runs the call does not respond, or the end is not stored yet",
+            ),
         ],
     )
     .not_found_error()
