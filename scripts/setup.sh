@@ -38,6 +38,8 @@ missing_packages() {
   { command -v pkg-config >/dev/null && pkg-config --exists vpx; } || packages+=(libvpx-dev)
   [ -z "$for_tests" ] || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ||
     packages+=(postgresql)
+  # For `make test-long PART=store`.
+  [ -z "$for_tests" ] || command -v pgbouncer >/dev/null || packages+=(pgbouncer)
   if [ -n "$for_tests" ]; then
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)

@@ -215,13 +215,13 @@ impl App {
         let media_links = MediaLinkSigner::new(&keys[1]);
         let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
-        let mut store = open_store(&data, config.database_url.as_deref()).await?;
-        store.crash_hook = config.crash_hook;
         if let Some(url) = &config.database_url
-            && !pooler::has_sessions(&store, url).await.map_err(store::Error::from)?
+            && !pooler::has_sessions(url).await.map_err(store::Error::from)?
         {
             return Err(OpenError::Pooler);
         }
+        let mut store = open_store(&data, config.database_url.as_deref()).await?;
+        store.crash_hook = config.crash_hook;
         let known =
             store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;
         if known != vault::fingerprint(&keys.concat()) {

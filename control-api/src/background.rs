@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 
 use crate::cluster::failure_detector::FailureDetector;
+use crate::cluster::failure_log::FailureLog;
 use crate::cluster::lease::{self, LeaseTask, Renewals};
 use crate::cluster::recovery::RecoveryTask;
 use crate::cluster::relay_task::{Execute, RelayTask};
@@ -147,6 +148,8 @@ fn lease_task(state: &AppState) -> LeaseTask {
         ),
         renewals: Renewals::default(),
         presence: None,
+        unresponsive_presence: None,
+        failure_log: FailureLog::default(),
         outbox: state.outbox.clone(),
         bake_queued: Arc::clone(&state.bake_queued),
         document_queued: Arc::clone(&state.document_queued),

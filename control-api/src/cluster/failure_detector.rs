@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_leaderd_before_the_judge_has_a_whole_lease_behind_it() {
+    fn nobody_is_lost_before_the_leader_has_a_whole_lease_behind_it() {
         let mut detector = detector();
         let servers = [server("a", 100, 200)];
         assert!(lost(&mut detector, 191, &["a"], &servers).is_empty(), "its session is new");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_sessions_is_leaderd_by_its_lease_alone() {
+    fn a_server_without_sessions_is_lost_by_its_lease_alone() {
         let mut detector = detector();
         let old = |now: i64| [Row { renewed_at: 0, ..server("a", 100, now) }];
         for now in [102, 104, 106] {

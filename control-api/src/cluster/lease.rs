@@ -18,6 +18,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::timeout;
 
 use super::failure_detector::FailureDetector;
+use super::failure_log::FailureLog;
 use super::presence::{Observation, Presence};
 use crate::clock::{self, Micros};
 use crate::cluster::erasure;
@@ -62,6 +63,10 @@ pub(crate) struct LeaseTask {
     pub(crate) failure_detector: FailureDetector,
     pub(crate) renewals: Renewals,
     pub(crate) presence: Option<Presence>,
+    /// A session that did not respond in time. It is open until there is another one: its end would
+    /// look like that of this process.
+    pub(crate) unresponsive_presence: Option<Presence>,
+    pub(crate) failure_log: FailureLog,
 }
 
 /// The renewals so far. Times are those of the database's clock.
@@ -80,8 +85,15 @@ impl BackgroundTask for LeaseTask {
             let renewed = match self.database_url.clone() {
                 Some(url) => {
                     let renewed = self.renew_and_take_over(&url).await;
+                    if self.failure_log.is_new(&renewed) {
+                        match &renewed {
+                            Ok(()) => tracing::info!("renews this server's lease again"),
+                            Err(error) => {
+                                tracing::error!(%error, "cannot renew this server's lease");
+                            }
+                        }
+                    }
                     if let Err(error) = &renewed {
-                        tracing::error!(%error, "cannot renew this server's lease");
                         if error.is_outage() {
                             self.store.health.report_failure(&error.to_string());
                         }
@@ -131,8 +143,15 @@ impl LeaseTask {
         (self.renewals.last, self.renewals.last_local) = (now, clock::now());
         let seen = match timeout(STEP_TIMEOUT, self.check_presence(url)).await {
             Ok(Ok(seen)) => seen,
-            Ok(Err(error)) => return Err(self.lose_presence(error.into())),
-            Err(_) => return Err(self.lose_presence(late())),
+            Ok(Err(error)) => {
+                self.presence = None;
+                return Err(error.into());
+            }
+            Err(_) => {
+                self.unresponsive_presence =
+                    self.presence.take().or(self.unresponsive_presence.take());
+                return Err(late());
+            }
         };
         if let Some(seen) = seen {
             self.take_over(&seen).await?;
@@ -166,12 +185,9 @@ impl LeaseTask {
             return presence.check().await;
         }
         let presence = Presence::open(url, &self.server_id, self.duration).await?;
+        // It releases the locks, for the new session.
+        self.unresponsive_presence = None;
         self.presence.insert(presence).check().await
-    }
-
-    fn lose_presence(&mut self, error: store::Error) -> store::Error {
-        self.presence = None;
-        error
     }
 
     /// Declares servers lost, and takes over what they left behind.

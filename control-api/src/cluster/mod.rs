@@ -3,6 +3,7 @@
 
 pub(crate) mod erasure;
 pub(crate) mod failure_detector;
+pub(crate) mod failure_log;
 pub(crate) mod lease;
 pub(crate) mod pooler;
 mod presence;

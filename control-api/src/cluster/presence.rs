@@ -10,8 +10,8 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::clock::Micros;
+use crate::store::lock_key;
 use crate::store::ownership::NOW;
-use crate::store::{POSTGRES_SESSION, lock_key};
 
 /// The locks of a server.
 pub(crate) struct Presence {
@@ -56,11 +56,17 @@ impl Presence {
     /// Opens a session. It is checked several times in `lease`.
     pub(crate) async fn open(url: &str, server: &str, lease: Duration) -> sqlx::Result<Self> {
         let mut connection = PgConnection::connect(url).await?;
-        sqlx::raw_sql(POSTGRES_SESSION).execute(&mut connection).await?;
         // The session of a leader that is frozen or cut off ends, so that another server becomes
         // the leader. It outlives the lease: its end then does not look like that of the process.
-        let idle = (lease * 3 / 2).as_millis();
-        let sql = AssertSqlSafe(format!("SET idle_session_timeout = {idle}"));
+        // The times of other sessions (`POSTGRES_SESSION`) are too short for this one.
+        let idle = lease * 3 / 2;
+        let (idle_ms, idle_s) = (idle.as_millis(), idle.as_secs().max(1));
+        let keepalive = AssertSqlSafe(format!(
+            "SET tcp_user_timeout = {idle_ms}; SET tcp_keepalives_idle = {idle_s}; \
+             SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3"
+        ));
+        sqlx::raw_sql(keepalive).execute(&mut connection).await?;
+        let sql = AssertSqlSafe(format!("SET idle_session_timeout = {idle_ms}"));
         if let Err(error) = sqlx::raw_sql(sql).execute(&mut connection).await {
             // PostgreSQL 13 does not know the setting.
             tracing::warn!(%error, "sessions at the database have no time limit");

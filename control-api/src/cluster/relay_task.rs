@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgListener, PgNotification};
 use tokio::sync::watch;
 
+use super::failure_log::FailureLog;
 use crate::state::relay::{Relay, RelayedReply, RelayedRequest};
 use crate::state::supervise::BackgroundTask;
 use crate::store::message::{REPLY, REQUEST, channel};
@@ -33,13 +34,24 @@ pub(crate) struct RelayTask {
 impl BackgroundTask for RelayTask {
     async fn run(&mut self, mut stop: watch::Receiver<bool>) {
         let Some(url) = self.database_url.clone() else { return };
+        let mut log = FailureLog::default();
         loop {
-            let listening = self.listen(&url);
-            let error = tokio::select! {
-                error = listening => error,
+            let listening = async {
+                let listener = self.connect(&url).await?;
+                if log.is_new(&Ok::<(), ()>(())) {
+                    tracing::info!("listens for requests of other servers again");
+                }
+                Err::<(), _>(self.listen(listener).await)
+            };
+            let ended = tokio::select! {
+                ended = listening => ended,
                 _ = stop.wait_for(|stop| *stop) => return,
             };
-            tracing::error!(%error, "cannot listen for requests of other servers; retrying");
+            if log.is_new(&ended)
+                && let Err(error) = ended
+            {
+                tracing::error!(%error, "cannot listen for requests of other servers; retrying");
+            }
             tokio::select! {
                 () = tokio::time::sleep(RECONNECT_DELAY) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
@@ -50,11 +62,7 @@ impl BackgroundTask for RelayTask {
 
 impl RelayTask {
     /// Listens until the connection fails and cannot be replaced.
-    async fn listen(&self, url: &str) -> sqlx::Error {
-        let mut listener = match self.connect(url).await {
-            Ok(listener) => listener,
-            Err(error) => return error,
-        };
+    async fn listen(&self, mut listener: PgListener) -> sqlx::Error {
         loop {
             self.read_missed().await;
             loop {

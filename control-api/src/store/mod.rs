@@ -58,7 +58,7 @@ use url::Url;
 use health::WriteHealth;
 pub(crate) use lock::{Lock, lock_key};
 pub(crate) use page::Page;
-pub(crate) use pool::POSTGRES_SESSION;
+
 use pool::{
     MAX_READERS, MAX_SHARED_WRITERS, WriterPool, postgres_pool, sqlite_reader_pool,
     sqlite_writer_pool,
@@ -230,7 +230,8 @@ impl Store {
             // Pools have short timeouts, and the database may be busy while the server starts.
             let patient = AnyPoolOptions::new().max_connections(1);
             let patient = patient.connect_with(write_options.clone()).await?;
-            migrations::migrator().run(&patient).await?;
+            // A newer release may run on the database too. Its migrations only add.
+            migrations::migrator().set_ignore_missing(true).run(&patient).await?;
             patient.close().await;
             let pool =
                 |connections| postgres_pool(connections).connect_lazy_with(write_options.clone());

@@ -20,7 +20,7 @@ pub(super) const MAX_READERS: u32 = 8;
 pub(super) const MAX_SHARED_WRITERS: u32 = 3;
 /// Run on each new connection to PostgreSQL. The session of a machine that is lost while the
 /// database sends to it ends after 5 s.
-pub(crate) const POSTGRES_SESSION: &str = "SET tcp_user_timeout = 5000; SET tcp_keepalives_idle = 2; \
+const POSTGRES_SESSION: &str = "SET tcp_user_timeout = 5000; SET tcp_keepalives_idle = 2; \
     SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3";
 /// The timeout is for a second process: `visavis keys` beside a running server. Deleted content is
 /// overwritten.

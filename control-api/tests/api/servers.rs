@@ -5,8 +5,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use control_api::{Config, SecretKey};
-use conversation::event::Event;
+use conversation::event::{EndReason, Event};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
 
 use crate::harness::{
     TempFolder, TestServer, WebhookReceiver, advance_clock, agent_body, joined_event, wait_for,
@@ -284,4 +285,22 @@ async fn servers_with_configured_keys_start_together_on_an_empty_database() {
         panic!("it opened")
     };
     assert!(error.to_string().contains("server.secrets_key"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_starts_beside_one_of_the_next_release() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    one.stop().await;
+    let url = folders[0].database_url().await.unwrap();
+    let mut database = sqlx::PgConnection::connect(&url).await.unwrap();
+    let next = "ALTER TABLE conversation ADD COLUMN later TEXT NOT NULL DEFAULT ''; \
+        ALTER TABLE event ADD COLUMN later BIGINT; CREATE TABLE later (id TEXT PRIMARY KEY); \
+        INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+        VALUES (9999, 'later', true, '\\x00', 1)";
+    database.execute(sqlx::raw_sql(next)).await.unwrap();
+    let one = TestServer::start(&folders[0]).await;
+    let id = one.create_running_call(json!({})).await;
+    one.engine.record_event(&id, 1, 1.0, Event::Ended { reason: EndReason::UserLeft });
+    other.wait_for_status(&id, "ENDED").await;
 }
