@@ -20,8 +20,9 @@ from kit.avatar_call import open_luma
 from kit.console import Console
 from kit.receivers import MockTool, ScriptedLlm, WebhookReceiver
 from kit.report import Report, merge_reports
-from kit.separated_servers import SeparatedServers
+from kit.separated_servers import SeparatedServers, ServersOnOwnPostgres
 from kit.server import OUT, WORKER, Server
+from kit.webhook_log import WebhookLog
 
 #: The parts of `make test-long`.
 PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "fuzz")
@@ -260,6 +261,28 @@ def separated_servers(start_server, tmp_path_factory, postgres):
     yield create
     for pair in created:
         pair.close()
+
+
+@pytest.fixture
+def webhook_log():
+    created = WebhookLog()
+    yield created
+    created.close()
+
+
+@pytest.fixture
+def servers_on_own_postgres(start_server, tmp_path_factory):
+    """Starts servers with a PostgreSQL server that the test controls. The keywords are those of
+    ServersOnOwnPostgres (kit/separated_servers.py)."""
+    created = []
+
+    def create(**more):
+        created.append(ServersOnOwnPostgres(start_server, tmp_path_factory, **more))
+        return created[-1]
+
+    yield create
+    for servers in created:
+        servers.close()
 
 
 @pytest.fixture(scope="session")

@@ -7,27 +7,15 @@ import signal
 
 import pytest
 
-from kit import sdp, typed_call
+from kit import sdp
 from kit.polling import wait_until
 from kit.server_metrics import metric
+from kit.store_outage import ask, check_record, create_agent, join
 from kit.typed_call import TEST_TIMEOUT, TypedCall
-from kit.webhook_log import WebhookLog
 from kit.webrtc_client import run_async
 
-KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
 #: Maximum time of a request during an outage. The server answers within 2 s.
 REQUEST_TIMEOUT = 8
-
-
-@pytest.fixture
-def webhook_log():
-    created = WebhookLog()
-    yield created
-    created.close()
-
-
-def create_agent(server, webhook_log):
-    return typed_call.create_typed_agent(server, knowledge=KNOWLEDGE, hooks=webhook_log)["id"]
 
 
 def offer(server, conversation):
@@ -43,36 +31,6 @@ def offer(server, conversation):
         },
         timeout=REQUEST_TIMEOUT,
     )
-
-
-async def ask(client):
-    client.messages.clear()
-    await client.ask("Where is the clock?", "first room")
-
-
-async def join(server, conversation):
-    """A client that has asked once, with the answer on record."""
-    client = await TypedCall(server, conversation).connect()
-    await ask(client)
-    await client.wait_for_record_value(
-        lambda record: "first room" in json.dumps(record["transcript"]),
-        "the first answer on record",
-    )
-    return client
-
-
-def check_record(server, conversation, webhook_log, questions: int):
-    """All of a call is stored once: its events without a gap, and one end."""
-    path = f"/v1/ext/conversation/{conversation['id']}"
-    record = server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
-    asked = [entry for entry in record["transcript"] if entry["role"] == "user"]
-    assert len(asked) == questions, record["transcript"]
-    events = server.request("GET", f"{path}/events").json()
-    assert [event["seq"] for event in events] == list(range(len(events)))
-    received = webhook_log.wait_for_end(conversation["id"])
-    assert [number for number, _ in received] == list(range(1, len(received) + 1)), received
-    assert [name for _, name in received].count("call_ended") == 1, received
-    return record
 
 
 def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_servers, webhook_log):
@@ -96,11 +54,14 @@ def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_ser
                     server.request, method, path, body, timeout=REQUEST_TIMEOUT
                 )
                 assert reply.status == 503 and reply.headers["retry-after"], (path, reply)
+        # The metrics of the server itself need no database.
+        for server in both.servers:
+            assert await asyncio.to_thread(metric, server, "visavis_store_failing ") == 1
         # The server that holds the call needs no database to let its client come back.
         reply = await asyncio.to_thread(offer, one, conversation)
         assert reply.status == 201 and b"a=candidate" in reply.body, reply
         reply = await asyncio.to_thread(offer, other, conversation)
-        assert reply.status == 503 and reply.headers["retry-after"], reply
+        assert reply.status == 503 and reply.headers["retry-after"] == "1", reply
         await ask(client)
         for proxy in both.proxies:
             proxy.resume()

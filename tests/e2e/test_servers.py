@@ -69,13 +69,6 @@ def live_pair(server_pair):
     return server_pair
 
 
-@pytest.fixture
-def webhook_log():
-    created = WebhookLog()
-    yield created
-    created.close()
-
-
 def command_replies(server, conversation):
     """How a server answers each of the commands, as (status, Retry-After)."""
     path = f"/v1/conversation/{conversation}"

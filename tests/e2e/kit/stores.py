@@ -58,11 +58,16 @@ class Postgres:
     def __init__(self, url):
         self.url, self.databases = url, {}
 
-    def environment(self, folder) -> dict:
+    def create_database(self) -> str:
+        """The URL of a new database."""
         database = f"visavis_{uuid.uuid4().hex}"
         self._psql("postgres", [f"CREATE DATABASE {database}"])
-        self.databases[folder] = database
-        return {"VISAVIS_SERVER_DATABASE_URL": f"{self.url}/{database}"}
+        return f"{self.url}/{database}"
+
+    def environment(self, folder) -> dict:
+        url = self.create_database()
+        self.databases[folder] = url.rpartition("/")[2]
+        return {"VISAVIS_SERVER_DATABASE_URL": url}
 
     def execute(self, server, statements):
         self._psql(self.databases[server.data], statements)

@@ -1,0 +1,42 @@
+"""A call whose servers lose their database: what it says, and what its record must contain."""
+
+import json
+
+from . import typed_call
+from .typed_call import TEST_TIMEOUT, TypedCall
+
+KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
+
+
+def create_agent(server, webhook_log):
+    return typed_call.create_typed_agent(server, knowledge=KNOWLEDGE, hooks=webhook_log)["id"]
+
+
+async def ask(client):
+    client.messages.clear()
+    await client.ask("Where is the clock?", "first room")
+
+
+async def join(server, conversation):
+    """A client that has asked once, with the answer on record."""
+    client = await TypedCall(server, conversation).connect()
+    await ask(client)
+    await client.wait_for_record_value(
+        lambda record: "first room" in json.dumps(record["transcript"]),
+        "the first answer on record",
+    )
+    return client
+
+
+def check_record(server, conversation, webhook_log, questions: int):
+    """All of a call is stored once: its events without a gap, and one end."""
+    path = f"/v1/ext/conversation/{conversation['id']}"
+    record = server.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
+    asked = [entry for entry in record["transcript"] if entry["role"] == "user"]
+    assert len(asked) == questions, record["transcript"]
+    events = server.request("GET", f"{path}/events").json()
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    received = webhook_log.wait_for_end(conversation["id"])
+    assert [number for number, _ in received] == list(range(1, len(received) + 1)), received
+    assert [name for _, name in received].count("call_ended") == 1, received
+    return record
