@@ -79,12 +79,23 @@ pub enum OpenError {
     /// Another server runs on the data folder.
     #[error("{0} is used by another running server")]
     InUse(PathBuf),
+    /// The PostgreSQL database cannot be used.
+    #[error("server.database_url: the database at {0} cannot be used: {1}")]
+    Database(String, String),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl OpenError {
+    /// The error of a database, with its address if it has one.
+    pub(crate) fn database(url: &Option<String>, error: store::Error) -> Self {
+        match url {
+            Some(url) => Self::Database(store::database_address(url), error.describe()),
+            None => error.into(),
+        }
+    }
+
     fn storage(error: storage::Error) -> Self {
         Self::Storage(format!("the storage cannot be opened: {error}"))
     }
@@ -215,12 +226,14 @@ impl App {
         let media_links = MediaLinkSigner::new(&keys[1]);
         let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
+        let unusable = |error: store::Error| OpenError::database(&config.database_url, error);
         if let Some(url) = &config.database_url
-            && !pooler::has_sessions(url).await.map_err(store::Error::from)?
+            && !pooler::has_sessions(url).await.map_err(|error| unusable(error.into()))?
         {
             return Err(OpenError::Pooler);
         }
-        let mut store = open_store(&data, config.database_url.as_deref()).await?;
+        let mut store =
+            open_store(&data, config.database_url.as_deref()).await.map_err(unusable)?;
         store.crash_hook = config.crash_hook;
         let known =
             store.get_or_insert_setting("keys", &vault::fingerprint(&keys.concat())).await?;

@@ -150,6 +150,7 @@ fn lease_task(state: &AppState) -> LeaseTask {
         presence: None,
         unresponsive_presence: None,
         failure_log: FailureLog::default(),
+        fenced_until: 0,
         outbox: state.outbox.clone(),
         bake_queued: Arc::clone(&state.bake_queued),
         document_queued: Arc::clone(&state.document_queued),

@@ -243,15 +243,23 @@ impl CallEngine {
         self.threads.iter().map(|t| &*t.stats)
     }
 
-    /// Stops admission and waits for running calls, for at most `limit`. Calls that still run 10 s
+    /// Stops admission and waits for running calls, for at most `limit`. Offers that were answered
+    /// may still connect: their clients have no reason to go to another server. Calls that still run 10 s
     /// before the limit speak their exit message; calls that run at the limit are stopped. If the
     /// limit is 10 s or less, calls are stopped at once, without an exit message. Returns when no
     /// call is left, or 3 s after the limit if a thread does not respond.
     pub async fn drain(&self, limit: Duration) {
         self.lock_directory().draining = true;
         let all_over = async {
-            while self.active_calls() > 0 {
-                tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+            // A client that connects is neither pending nor a call for a moment.
+            let mut idle_polls = 0;
+            while idle_polls < 2 {
+                let pending_offers = self.lock_directory().pending_offers.count();
+                let is_idle = self.active_calls() == 0 && pending_offers == 0;
+                idle_polls = if is_idle { idle_polls + 1 } else { 0 };
+                if idle_polls < 2 {
+                    tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+                }
             }
         };
         let phases = async {

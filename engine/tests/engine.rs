@@ -997,3 +997,32 @@ async fn a_failed_voice_is_reported_and_no_call_starts_until_it_works() {
     *models.tts_failure.lock().unwrap() = None;
     assert!(start_call(3).is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_that_was_answered_before_a_drain_connects() {
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let (mut client, sdp, pending) = Client::offer();
+    let accepted = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    let draining = tokio::spawn({
+        let engine = Arc::clone(&engine);
+        async move { engine.drain(Duration::from_secs(600)).await }
+    });
+    let (_late, sdp, _) = Client::offer();
+    wait_for("the drain", || engine.reject_new_call().is_some()).await;
+    engine.accept_offer(offer_for(2, &sdp)).await.unwrap_err();
+    let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+    client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    let client = tokio::task::spawn_blocking(move || {
+        client.run_until("the call runs", |c| c.packets() > 25);
+        client
+    });
+    let client = client.await.unwrap();
+    assert!(!draining.is_finished(), "a call runs");
+    assert_eq!(
+        engine.send_command(ConversationId(1), Command::Leave).await,
+        Ok(CommandOutcome::Accepted)
+    );
+    draining.await.unwrap();
+    assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+    drop(client);
+}

@@ -2,6 +2,7 @@
 The tests run in real time, because leases and timeouts of connections do."""
 
 import asyncio
+import datetime
 import json
 import signal
 
@@ -153,8 +154,8 @@ def test_a_frozen_process_adds_nothing_after_its_calls_were_ended(separated_serv
 
 
 @pytest.mark.long("store")
-def test_a_killed_process_is_noticed_before_its_lease_ends(separated_servers, webhook_log):
-    # By the lease alone, the call would end after ten minutes.
+def test_a_killed_process_is_noticed_when_its_lease_ends(separated_servers, webhook_log):
+    # A process that may come back would have ten minutes more.
     both = separated_servers(lease=6, silence=600)
     one, other = both.servers
     conversation = other.create_conversation(create_agent(one, webhook_log))
@@ -167,3 +168,41 @@ def test_a_killed_process_is_noticed_before_its_lease_ends(separated_servers, we
     run_async(call())
     record = one.wait_for(conversation["id"], "ENDED", timeout=TEST_TIMEOUT)
     assert record["end_reason"] == "error" and "clock" in json.dumps(record["transcript"])
+
+
+@pytest.mark.long("store")
+def test_a_connection_that_is_cut_for_less_than_the_lease_ends_no_call(
+    separated_servers, webhook_log
+):
+    both = separated_servers(lease=12, silence=1)
+    one, other = both.servers
+    conversation = one.create_conversation(create_agent(one, webhook_log))
+
+    def seconds_without_renewal() -> float:
+        listed = other.request("GET", "/v1/ext/servers").json()
+        times = {item["is_self"]: item["renewed_at"] for item in listed}
+        own, cut = (datetime.datetime.fromisoformat(times[is_self]) for is_self in (True, False))
+        return (own - cut).total_seconds()
+
+    async def call():
+        client = await join(one, conversation)
+        both.proxies[0].refuse()
+        await asyncio.to_thread(
+            wait_until,
+            lambda: seconds_without_renewal() > 5,
+            lambda: f"the cut: {other.request('GET', '/v1/ext/servers')}",
+            TEST_TIMEOUT,
+        )
+        both.proxies[0].resume()
+        await asyncio.to_thread(
+            wait_until,
+            lambda: seconds_without_renewal() < 5,
+            lambda: f"a renewal: {other.request('GET', '/v1/ext/servers')}",
+            TEST_TIMEOUT,
+        )
+        await ask(client)
+        await client.hang_up()
+
+    run_async(call())
+    record = check_record(other, conversation, webhook_log, questions=2)
+    assert record["end_reason"] == "user_left"

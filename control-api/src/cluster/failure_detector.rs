@@ -1,9 +1,9 @@
 //! Declares servers lost. At any time one server does it: the one with the lock of the leader.
 //!
-//! A server is lost if its process has ended, which its session at the database shows: it is absent
-//! in two checks, without a renewal of the lease in between, which excludes a session that is only
-//! opened again. A machine that is cut off or frozen may keep its session and come back. It is lost
-//! when its lease has run out for as long as a call waits for a silent client.
+//! A server is lost if its process has ended, which its session at the database shows: it ends while
+//! the lease is valid, and the lease runs out without a renewal. A connection that is only cut for a
+//! moment is opened again before. A machine that is cut off or frozen may keep its session and come
+//! back. It is lost when its lease has run out for as long as a call waits for a silent client.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::server::Row;
 pub(crate) struct FailureDetector {
     lease: Micros,
     silence: Micros,
-    /// Servers without a session in the last check, with the end of the lease that they had.
+    /// Servers whose session has ended before their lease, with the end of that lease.
     absent: HashMap<String, Micros>,
 }
 
@@ -43,12 +43,16 @@ impl FailureDetector {
         let mut lost = Vec::new();
         for row in servers.iter().filter(|row| row.id != own && row.lease_until > 0) {
             // A server of the release before has no session, and does not report its renewals.
-            let has_sessions = row.now - row.renewed_at <= self.lease;
-            let is_absent = has_sessions && !seen.is_present(&row.id);
+            let has_sessions = row.lease_until - row.renewed_at <= 2 * self.lease;
+            let was_absent = self.absent.get(&row.id) == Some(&row.lease_until);
+            let is_expired = row.now >= row.lease_until;
+            // The database ends the session of a machine that is cut off after its lease.
+            let is_absent =
+                has_sessions && !seen.is_present(&row.id) && (was_absent || !is_expired);
             if is_absent {
                 absent.insert(row.id.clone(), row.lease_until);
             }
-            let has_ended = is_absent && self.absent.get(&row.id) == Some(&row.lease_until);
+            let has_ended = is_absent && is_expired;
             let is_silent = row.now - row.lease_until > self.silence;
             if (has_ended || is_silent) && row.now - since >= self.lease {
                 lost.push(row);
@@ -91,12 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_is_lost_with_the_second_check() {
+    fn a_process_that_ended_is_lost_when_its_lease_runs_out() {
         let mut detector = detector();
         assert!(lost(&mut detector, 0, &["a", "b"], &[server("a", 99, 100)]).is_empty());
-        let ended = [server("a", 99, 102), server("b", 101, 102)];
-        assert!(lost(&mut detector, 0, &["b"], &ended).is_empty());
-        let ended = [server("a", 99, 104), server("b", 103, 104)];
+        for now in [102, 104, 106, 108] {
+            let ended = [server("a", 99, now), server("b", now - 1, now)];
+            assert!(lost(&mut detector, 0, &["b"], &ended).is_empty(), "{now}");
+        }
+        let ended = [server("a", 99, 109), server("b", 108, 109)];
         assert_eq!(lost(&mut detector, 0, &["b"], &ended), ["a"]);
     }
 
@@ -105,8 +111,18 @@ mod tests {
         let mut detector = detector();
         assert!(lost(&mut detector, 0, &[], &[server("a", 99, 102)]).is_empty());
         assert!(lost(&mut detector, 0, &["a"], &[server("a", 99, 104)]).is_empty());
-        assert!(lost(&mut detector, 0, &[], &[server("a", 99, 105)]).is_empty());
-        assert!(lost(&mut detector, 0, &[], &[server("a", 106, 107)]).is_empty());
+        assert!(lost(&mut detector, 0, &[], &[server("a", 99, 108)]).is_empty());
+        assert!(lost(&mut detector, 0, &[], &[server("a", 109, 110)]).is_empty());
+    }
+
+    #[test]
+    fn a_session_that_ends_after_the_lease_is_no_end_of_the_process() {
+        let mut detector = detector();
+        assert!(lost(&mut detector, 0, &["a"], &[server("a", 100, 109)]).is_empty());
+        for now in [115, 120, 140] {
+            assert!(lost(&mut detector, 0, &[], &[server("a", 100, now)]).is_empty(), "{now}");
+        }
+        assert_eq!(lost(&mut detector, 0, &[], &[server("a", 100, 141)]), ["a"]);
     }
 
     #[test]

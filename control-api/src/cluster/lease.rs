@@ -35,6 +35,11 @@ use crate::store::{self, Lock, Store, delivery, server};
 const MESSAGE_LIFETIME: Duration = Duration::from_secs(60);
 /// Number of renewals within a lease.
 const RENEWALS_PER_LEASE: u32 = 6;
+/// How old the end of a call may be for which this server looks. The clocks of servers differ.
+const MAX_FENCED_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Why a process whose server id was taken accepts nothing any more.
+const REPLACED: &str = "another process runs with the id of this server, as a copy of its data \
+                        folder does: stop one of them, and remove server.id from a copy";
 /// Maximum time of a step of a renewal. The database may not respond.
 const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -67,6 +72,8 @@ pub(crate) struct LeaseTask {
     /// look like that of this process.
     pub(crate) unresponsive_presence: Option<Presence>,
     pub(crate) failure_log: FailureLog,
+    /// Until when calls are looked for that others have ended, by the database's clock.
+    pub(crate) fenced_until: Micros,
 }
 
 /// The renewals so far. Times are those of the database's clock.
@@ -75,8 +82,6 @@ pub(crate) struct Renewals {
     /// First one of those that follow each other without a gap.
     since: Micros,
     last: Micros,
-    /// Last one by the clock of this server.
-    last_local: Micros,
 }
 
 impl BackgroundTask for LeaseTask {
@@ -128,19 +133,23 @@ impl LeaseTask {
         let (lease, report) = (clock::to_micros(self.duration), self.reporter.report());
         let renewal = self.store.renew_lease(holder, lease, &report);
         let Some(now) = timeout(STEP_TIMEOUT, renewal).await.map_err(|_| late())?? else {
-            tracing::error!("another process runs with the id of this server");
-            return Ok(());
+            self.store.health.report_permanent_failure(REPLACED);
+            self.hang_up_fenced().await?;
+            return Err(store::Error::Unwritable(REPLACED.into()));
         };
-        let Renewals { last, last_local, .. } = self.renewals;
-        if now - last > lease {
+        let last = self.renewals.last;
+        if now - last >= lease {
             self.renewals.since = now;
             // The first renewal of a process finds no call that it may have lost.
             if last > 0 {
-                self.hang_up_fenced(last_local - lease).await?;
+                // The leader may still be about to end calls.
+                self.fenced_until = now + lease;
             }
         }
-        // After an error above, the gap is found again.
-        (self.renewals.last, self.renewals.last_local) = (now, clock::now());
+        self.renewals.last = now;
+        if now <= self.fenced_until {
+            self.hang_up_fenced().await?;
+        }
         let seen = match timeout(STEP_TIMEOUT, self.check_presence(url)).await {
             Ok(Ok(seen)) => seen,
             Ok(Err(error)) => {
@@ -160,17 +169,17 @@ impl LeaseTask {
         // queued.
         self.bake_queued.notify_one();
         self.document_queued.notify_one();
-        let forgotten = clock::now() - clock::to_micros(MESSAGE_LIFETIME);
-        self.store.remove_old_messages(forgotten).await?;
+        self.store.remove_old_messages(clock::to_micros(MESSAGE_LIFETIME)).await?;
         // Another server may have erased conversations whose files are here.
         erasure::remove_erased_files(&self.store, &self.server_id, &self.data).await?;
         Ok(())
     }
 
-    /// Ends the calls here that others have ended since `since`, because this server seemed lost.
-    /// Their records do not change any more.
-    async fn hang_up_fenced(&self, since: Micros) -> store::Result<()> {
+    /// Ends the calls here that others have ended, because this server seemed lost. Their records do
+    /// not change any more.
+    async fn hang_up_fenced(&self) -> store::Result<()> {
         let Some(engine) = self.engine.get() else { return Ok(()) };
+        let since = clock::now() - clock::to_micros(MAX_FENCED_AGE);
         for id in self.store.fenced_conversations(&self.server_id, since).await? {
             if let Ok(id) = id.parse() {
                 // It may have ended here too.

@@ -14,7 +14,7 @@ use crate::join::{call_config, prompt};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
 use crate::state::live_calls::RunningCall;
-use crate::state::relay::ClientOffer;
+use crate::state::relay::{self, ClientOffer};
 use crate::store::conversation::{ENDED, IN_PROGRESS, Row, STARTED};
 
 /// A conversation that may be joined.
@@ -89,26 +89,34 @@ pub(super) async fn submit_offer(
     let Some(id) = row.id.parse().ok().filter(|_| state.store.is_shared()) else {
         return accept_offer(state, &row, offer).await;
     };
-    if let Some(holder) = state.relay.other_holder(id).await? {
-        return state.relay.submit_offer(&holder, id, offer).await;
-    }
-    if row.status != STARTED {
-        return accept_offer(state, &row, offer).await;
-    }
-    ensure_accepting(state, &row)?;
     let duration = clock::to_micros(state.config.timeouts.offer);
-    if state.store.claim_conversation(&row.id, &state.server_id, duration).await? {
-        let accepted = accept_offer(state, &row, offer).await;
-        if accepted.is_err() && !state.pending_offers.contains(id) {
-            state.store.release_claim(&row.id, &state.server_id).await?;
+    // Twice, because another server may claim the conversation meanwhile.
+    for _ in 0..2 {
+        let is_claimed = if let Some(holder) = state.relay.other_holder(id).await? {
+            if let Some(accepted) = state.relay.submit_offer(&holder, id, offer.clone()).await? {
+                return Ok(accepted);
+            }
+            if row.status != STARTED {
+                return Err(relay::no_reply());
+            }
+            // An offer that the other server has accepted earlier loses its call if it connects.
+            ensure_accepting(state, &row)?;
+            state.store.take_claim(&row.id, (&state.server_id, &holder), duration).await?
+        } else if row.status != STARTED {
+            return accept_offer(state, &row, offer).await;
+        } else {
+            ensure_accepting(state, &row)?;
+            state.store.claim_conversation(&row.id, &state.server_id, duration).await?
+        };
+        if is_claimed {
+            let accepted = accept_offer(state, &row, offer).await;
+            if accepted.is_err() && !state.pending_offers.contains(id) {
+                state.store.release_claim(&row.id, &state.server_id).await?;
+            }
+            return accepted;
         }
-        return accepted;
     }
-    // Another server was faster, or the conversation has ended.
-    match state.relay.other_holder(id).await? {
-        Some(holder) => state.relay.submit_offer(&holder, id, offer).await,
-        None => Err(ApiError::Conflict("Conversation has ended".into())),
-    }
+    Err(ApiError::Conflict("Conversation has ended".into()))
 }
 
 /// Refuses an offer that would start a call while this server starts none.

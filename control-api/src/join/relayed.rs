@@ -8,7 +8,7 @@ use super::offers;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::state::relay::{ClientOffer, RelayedReply, RelayedRequest};
-use crate::store::conversation::ENDED;
+use crate::store::conversation::{ENDED, STARTED};
 
 /// Executes a request.
 pub(crate) async fn execute(state: Arc<AppState>, request: RelayedRequest) -> RelayedReply {
@@ -39,6 +39,10 @@ async fn accept_offer(
     };
     if row.status == ENDED || state.events.has_panicked(conversation) {
         return Err(ApiError::Conflict("Conversation has ended".into()));
+    }
+    if state.is_draining() && row.status == STARTED {
+        // The other server may start the call.
+        return Ok(RelayedReply::NotRunning);
     }
     let accepted = offers::accept_offer(state, &row, offer).await?;
     Ok(RelayedReply::Answer { sdp: accepted.answer, connection: accepted.connection })

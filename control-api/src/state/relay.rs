@@ -31,7 +31,7 @@ pub(crate) enum RelayedRequest {
 }
 
 /// A client's offer and its origin.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientOffer {
     pub(crate) sdp: String,
     /// The connection that this offer renegotiates or replaces.
@@ -132,12 +132,14 @@ impl Relay {
         command: Command,
     ) -> Result<Option<CommandOutcome>, ApiError> {
         match self.ask(target, &RelayedRequest::Command { conversation, command }).await? {
-            RelayedReply::Command(outcome) => Ok(Some(outcome)),
-            _ => Ok(None),
+            Some(RelayedReply::Command(outcome)) => Ok(Some(outcome)),
+            Some(_) => Ok(None),
+            None => Err(no_reply()),
         }
     }
 
-    /// Lets another server accept an offer.
+    /// Lets another server accept an offer. `None` if that server does not execute the request, now
+    /// and later, or does not hold the call.
     ///
     /// # Errors
     /// Its refusal; otherwise see [`Self::ask`].
@@ -146,13 +148,14 @@ impl Relay {
         target: &str,
         conversation: ConversationId,
         offer: ClientOffer,
-    ) -> Result<AcceptedOffer, ApiError> {
+    ) -> Result<Option<AcceptedOffer>, ApiError> {
         match self.ask(target, &RelayedRequest::Offer { conversation, offer }).await? {
-            RelayedReply::Answer { sdp, connection } => {
-                Ok(AcceptedOffer { answer: sdp, connection })
+            Some(RelayedReply::Answer { sdp, connection }) => {
+                Ok(Some(AcceptedOffer { answer: sdp, connection }))
             }
-            RelayedReply::Refused(refusal) => Err(refusal.into()),
-            _ => Err(no_reply()),
+            Some(RelayedReply::Refused(refusal)) => Err(refusal.into()),
+            Some(RelayedReply::NotRunning) | None => Ok(None),
+            Some(_) => Err(no_reply()),
         }
     }
 
@@ -167,31 +170,40 @@ impl Relay {
         connection: String,
     ) -> Result<bool, ApiError> {
         let request = RelayedRequest::HangUp { conversation, connection };
-        Ok(matches!(self.ask(target, &request).await?, RelayedReply::HungUp(true)))
+        let reply = self.ask(target, &request).await?.ok_or_else(no_reply)?;
+        Ok(matches!(reply, RelayedReply::HungUp(true)))
     }
 
-    /// Sends a request and waits for its reply.
+    /// Sends a request and waits for its reply. `None` if the other server has not taken the request
+    /// in time, and never will.
     ///
     /// # Errors
-    /// 503 if the other server does not take the request in time, and never will, or takes it and
-    /// does not reply in time.
-    async fn ask(&self, target: &str, request: &RelayedRequest) -> Result<RelayedReply, ApiError> {
+    /// 503 if the other server takes the request and does not reply in time.
+    async fn ask(
+        &self,
+        target: &str,
+        request: &RelayedRequest,
+    ) -> Result<Option<RelayedReply>, ApiError> {
         let id = store::new_id();
         let request = serde_json::to_string(request).map_err(|error| invalid(&error))?;
         let waiter = Waiter::new(self, &id);
-        self.store.send_message(&id, (&self.server_id, target), &request, clock::now()).await?;
+        let lifetime = clock::to_micros(TIMEOUT);
+        self.store.send_message(&id, (&self.server_id, target), &request, lifetime).await?;
         let mut deadline = Instant::now() + TIMEOUT;
         let mut is_taken = false;
         loop {
             let notified = timeout_at(deadline, waiter.replied.notified()).await;
             if let Some(reply) = self.store.take_reply(&id).await? {
-                return serde_json::from_str(&reply).map_err(|error| invalid(&error));
+                return serde_json::from_str(&reply).map(Some).map_err(|error| invalid(&error));
             }
             if notified.is_ok() {
                 continue;
             }
-            if is_taken || self.store.expire_message(&id).await? {
+            if is_taken {
                 return Err(no_reply());
+            }
+            if self.store.expire_message(&id).await? {
+                return Ok(None);
             }
             is_taken = true;
             deadline += TIMEOUT;
@@ -234,7 +246,8 @@ impl Drop for Waiter<'_> {
     }
 }
 
-fn no_reply() -> ApiError {
+/// The error of a request to a server that does not respond.
+pub(crate) fn no_reply() -> ApiError {
     ApiError::NoCapacity("the server that runs the call does not respond".into())
 }
 

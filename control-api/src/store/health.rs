@@ -6,40 +6,46 @@
 //! failing --- report_success (a COMMIT) ---------> writable
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::sync::watch;
 
 use super::Error;
 
 /// Result of the latest writes: the reason of a failure, or `None`.
-pub(crate) struct WriteHealth(watch::Sender<Option<String>>);
+pub(crate) struct WriteHealth {
+    failure: watch::Sender<Option<String>>,
+    /// Whether no later write can succeed.
+    is_permanent: AtomicBool,
+}
 
 impl Default for WriteHealth {
     fn default() -> Self {
-        Self(watch::Sender::new(None))
+        Self { failure: watch::Sender::new(None), is_permanent: AtomicBool::new(false) }
     }
 }
 
 impl WriteHealth {
     /// Why writes fail now; `None` while they succeed.
     pub(crate) fn failure_reason(&self) -> Option<String> {
-        self.0.borrow().clone()
+        self.failure.borrow().clone()
     }
 
     /// Waits until writes fail.
     pub(crate) async fn wait_for_failure(&self) {
         // The sender lives as long as this value.
-        let _ = self.0.subscribe().wait_for(Option::is_some).await;
+        let _ = self.failure.subscribe().wait_for(Option::is_some).await;
     }
 
     /// A receiver that is notified when writes start to fail, and when they succeed again.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
-        self.0.subscribe()
+        self.failure.subscribe()
     }
 
     /// Records that a write failed or is late, and that every other write would fail too. Only the
     /// first reason is stored and logged.
     pub(crate) fn report_failure(&self, reason: &str) {
-        self.0.send_if_modified(|known| {
+        self.failure.send_if_modified(|known| {
             let first = known.is_none();
             if first {
                 tracing::error!(%reason, "the store accepts no writes");
@@ -47,6 +53,12 @@ impl WriteHealth {
             }
             first
         });
+    }
+
+    /// Records that this process may not write any more.
+    pub(crate) fn report_permanent_failure(&self, reason: &str) {
+        self.is_permanent.store(true, Ordering::Relaxed);
+        self.report_failure(reason);
     }
 
     /// Records that a write could not start or finish.
@@ -58,7 +70,10 @@ impl WriteHealth {
 
     /// Records that a write was committed.
     pub(super) fn report_success(&self) {
-        self.0.send_if_modified(|known| {
+        if self.is_permanent.load(Ordering::Relaxed) {
+            return;
+        }
+        self.failure.send_if_modified(|known| {
             let failed = known.take().is_some();
             if failed {
                 tracing::info!("the store accepts writes again");

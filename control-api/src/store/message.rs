@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Only one of the two changes of `new` succeeds, so a request is either executed or its sender
-//! knows that it never will be. Rows are announced with `NOTIFY`, whose payload is limited to 8 kB.
+//! knows that it never will be. A sender that ends, or loses the database, changes nothing: after
+//! its deadline, a request is not taken either. Rows are announced with `NOTIFY`, whose payload is limited to 8 kB.
 
+use super::ownership::database_now;
 use super::{Result, Store};
 use crate::clock::Micros;
 
@@ -23,24 +25,28 @@ pub(crate) fn channel(server: &str) -> String {
 }
 
 impl Store {
-    /// Adds a request and notifies its target.
+    /// Adds a request that may be taken for `lifetime` µs, and notifies its target.
     pub(crate) async fn send_message(
         &self,
         id: &str,
         (sender, target): (&str, &str),
         request: &str,
-        now: Micros,
+        lifetime: Micros,
     ) -> Result<()> {
-        sqlx::query(
-            "WITH sent AS (INSERT INTO message (id, sender, target, request, state, created_at) \
-             VALUES ($1, $2, $3, $4, 'new', $5) RETURNING id) \
-             SELECT pg_notify($6, $7 || id) FROM sent",
-        )
+        sqlx::query(concat!(
+            "WITH sent AS (INSERT INTO message \
+             (id, sender, target, request, state, created_at, deadline) \
+             VALUES ($1, $2, $3, $4, 'new', ",
+            database_now!(),
+            ", ",
+            database_now!(),
+            " + $5) RETURNING id) SELECT pg_notify($6, $7 || id) FROM sent",
+        ))
         .bind(id)
         .bind(sender)
         .bind(target)
         .bind(request)
-        .bind(now)
+        .bind(lifetime)
         .bind(channel(target))
         .bind(REQUEST)
         .execute(self.reader_pool())
@@ -55,10 +61,12 @@ impl Store {
         id: &str,
         target: &str,
     ) -> Result<Option<(String, String)>> {
-        Ok(sqlx::query_as(
+        Ok(sqlx::query_as(concat!(
             "UPDATE message SET state = 'taken' WHERE id = $1 AND target = $2 AND state = 'new' \
-             RETURNING sender, request",
-        )
+             AND deadline >= ",
+            database_now!(),
+            " RETURNING sender, request",
+        ))
         .bind(id)
         .bind(target)
         .fetch_optional(self.reader_pool())
@@ -101,7 +109,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Requests for a server that it has not taken, the oldest first.
+    /// Requests for a server that it has not taken, the oldest first. Some may have expired.
     pub(crate) async fn waiting_messages(&self, target: &str) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(
             "SELECT id FROM message WHERE target = $1 AND state = 'new' ORDER BY created_at, id",
@@ -111,10 +119,10 @@ impl Store {
         .await?)
     }
 
-    /// Removes requests of before `before`, whose senders no longer wait.
-    pub(crate) async fn remove_old_messages(&self, before: Micros) -> Result<()> {
-        sqlx::query("DELETE FROM message WHERE created_at < $1")
-            .bind(before)
+    /// Removes requests that are older than `age` µs, whose senders no longer wait.
+    pub(crate) async fn remove_old_messages(&self, age: Micros) -> Result<()> {
+        sqlx::query(concat!("DELETE FROM message WHERE created_at < ", database_now!(), " - $1"))
+            .bind(age)
             .execute(self.reader_pool())
             .await?;
         Ok(())

@@ -49,6 +49,7 @@ mod wal;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::{AnyPool, ConnectOptions as _, Connection as _};
@@ -137,6 +138,23 @@ impl Error {
     /// Whether the transaction lost to another one, and succeeds when it is repeated.
     pub(crate) fn is_contention(&self) -> bool {
         matches!(self, Self::Sql(error) if lock::is_contention(error))
+    }
+
+    /// The reason in one sentence, without the position in the source of PostgreSQL.
+    pub(crate) fn describe(&self) -> String {
+        let sql = match self {
+            Self::Sql(error) => Some(error),
+            Self::Migrate(
+                sqlx::migrate::MigrateError::Execute(error)
+                | sqlx::migrate::MigrateError::ExecuteMigration(error, _),
+            ) => Some(error),
+            _ => None,
+        };
+        match sql {
+            Some(sqlx::Error::Database(error)) => error.message().to_owned(),
+            Some(sqlx::Error::PoolTimedOut) => "it does not respond".to_owned(),
+            _ => self.to_string(),
+        }
     }
 
     /// Whether the same write may succeed later: nothing is wrong with it.
@@ -276,6 +294,17 @@ impl Store {
         }
     }
 
+    /// Whether the role of a PostgreSQL database may create the tables of this release.
+    pub(crate) async fn may_create_tables(url: &str) -> Result<bool> {
+        let mut connection = connect_reader(DatabaseLocation::Url(url)).await?;
+        let may: Option<bool> =
+            sqlx::query_scalar("SELECT has_schema_privilege(current_schema(), 'CREATE')")
+                .fetch_one(&mut connection)
+                .await?;
+        connection.close().await?;
+        Ok(may.unwrap_or(false))
+    }
+
     /// Id and name of each workspace of a database, also of an older server. Read-only.
     pub(crate) async fn read_workspaces(
         location: DatabaseLocation<'_>,
@@ -407,6 +436,22 @@ impl Store {
 }
 
 /// A connection that does not migrate the database.
+/// Host, port and name of a database, without the credentials of its URL.
+pub(crate) fn database_address(url: &str) -> String {
+    match Url::parse(url) {
+        Ok(url) => format!(
+            "{}:{}{}",
+            url.host_str().unwrap_or("localhost"),
+            url.port().unwrap_or(5432),
+            url.path()
+        ),
+        Err(_) => "an invalid URL".to_owned(),
+    }
+}
+
+/// Maximum time until a database accepts a connection for a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
 async fn connect_reader(location: DatabaseLocation<'_>) -> Result<sqlx::AnyConnection> {
     sqlx::any::install_default_drivers();
     let options = match location {
@@ -416,7 +461,10 @@ async fn connect_reader(location: DatabaseLocation<'_>) -> Result<sqlx::AnyConne
             AnyConnectOptions::from_url(&url)?
         }
     };
-    Ok(sqlx::AnyConnection::connect_with(&options).await?)
+    tokio::time::timeout(CHECK_TIMEOUT, sqlx::AnyConnection::connect_with(&options))
+        .await
+        .map_err(|_| sqlx::Error::PoolTimedOut)?
+        .map_err(Error::from)
 }
 
 /// Options for a connection to a file, opened in an SQLite `mode`.

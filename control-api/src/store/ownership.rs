@@ -18,6 +18,7 @@ use std::sync::Arc;
 use sqlx::AssertSqlSafe;
 
 use super::conversation::STARTED;
+use super::server::live_servers;
 use super::{Result, Store, Transaction};
 use crate::clock::Micros;
 
@@ -46,15 +47,19 @@ pub(crate) struct Locked {
     pub(crate) server: String,
     /// 0 = no process.
     epoch: i64,
+    /// The epoch of the last start of `server`.
+    server_epoch: i64,
     pub(crate) status: String,
 }
 
-from_row!(Locked { id, server, epoch, status });
+from_row!(Locked { id, server, epoch, server_epoch, status });
 
 impl Locked {
     /// Whether a process may add events: it starts the call now, runs it, or ran it to its end.
     pub(crate) fn admits(&self, holder: &Holder) -> bool {
-        *self.server == *holder.server && (self.status == STARTED || self.epoch == holder.epoch)
+        // A process whose server has started again may not start a call.
+        let may_start = self.status == STARTED && self.server_epoch == holder.epoch;
+        *self.server == *holder.server && (may_start || self.epoch == holder.epoch)
     }
 }
 
@@ -68,9 +73,12 @@ pub(crate) async fn lock(tx: &mut Transaction, ids: &[&str]) -> Result<HashMap<S
     let places: Vec<String> = (1..=ids.len()).map(|n| format!("${n}")).collect();
     // All transactions lock in the same order.
     let sql = format!(
-        "SELECT id, server, epoch, status FROM conversation WHERE id IN ({}) ORDER BY id{}",
+        "SELECT conversation.id AS id, server, conversation.epoch AS epoch, status, \
+         COALESCE(server.epoch, 0) AS server_epoch FROM conversation \
+         LEFT JOIN server ON server.id = conversation.server \
+         WHERE conversation.id IN ({}) ORDER BY conversation.id{}",
         places.join(", "),
-        if tx.shared { " FOR UPDATE" } else { "" },
+        if tx.shared { " FOR UPDATE OF conversation" } else { "" },
     );
     let mut query = sqlx::query_as(AssertSqlSafe(sql));
     for id in ids {
@@ -91,7 +99,7 @@ pub(crate) async fn fence(tx: &mut Transaction, id: &str) -> Result<()> {
 
 impl Store {
     /// Claims a conversation that was not joined for `duration` µs, or extends the claim. False if
-    /// another server has claimed it, or it is no longer STARTED.
+    /// another server that is not lost has claimed it, or it is no longer STARTED.
     pub(crate) async fn claim_conversation(
         &self,
         id: &str,
@@ -103,11 +111,35 @@ impl Store {
             database_now!(),
             " + $2 WHERE id = $3 AND status = 'STARTED' AND (server = $1 OR claimed_until < ",
             database_now!(),
+            " OR server NOT IN ",
+            live_servers!(),
             ")",
         ))
         .bind(server)
         .bind(duration)
         .bind(id)
+        .execute(self.reader_pool())
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Takes over the claim of a server that does not accept the offer. False if the claim or the
+    /// status has changed.
+    pub(crate) async fn take_claim(
+        &self,
+        id: &str,
+        (server, holder): (&str, &str),
+        duration: Micros,
+    ) -> Result<bool> {
+        let done = sqlx::query(concat!(
+            "UPDATE conversation SET server = $1, claimed_until = ",
+            database_now!(),
+            " + $2 WHERE id = $3 AND status = 'STARTED' AND server = $4",
+        ))
+        .bind(server)
+        .bind(duration)
+        .bind(id)
+        .bind(holder)
         .execute(self.reader_pool())
         .await?;
         Ok(done.rows_affected() > 0)
@@ -133,6 +165,8 @@ impl Store {
             "SELECT server FROM conversation WHERE id = $1 AND (status = 'IN_PROGRESS' \
              OR (status = 'STARTED' AND claimed_until >= ",
             database_now!(),
+            " AND server IN ",
+            live_servers!(),
             "))",
         ))
         .bind(id)

@@ -19,9 +19,11 @@ pub(super) const MAX_READERS: u32 = 8;
 /// Maximum number of write connections to PostgreSQL, in addition to that of the events.
 pub(super) const MAX_SHARED_WRITERS: u32 = 3;
 /// Run on each new connection to PostgreSQL. The session of a machine that is lost while the
-/// database sends to it ends after 5 s.
+/// database sends to it ends after 5 s. A statement outside of a transaction waits for a lock as
+/// long as one in a transaction (`lock::BEGIN`).
 const POSTGRES_SESSION: &str = "SET tcp_user_timeout = 5000; SET tcp_keepalives_idle = 2; \
-    SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3";
+    SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3; \
+    SET lock_timeout = '1500ms'; SET statement_timeout = '10s'";
 /// The timeout is for a second process: `visavis keys` beside a running server. Deleted content is
 /// overwritten.
 const SQLITE_PRAGMAS: &str = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; \

@@ -7,8 +7,8 @@ use serde_json::json;
 use sqlx::{Connection as _, Executor as _};
 
 use crate::fairness::create_other_workspace_key;
-use crate::harness::{TempFolder, TestServer, wait_for};
-use crate::servers::start_two_servers;
+use crate::harness::{TempFolder, TestServer, joined_event, wait_for};
+use crate::servers::{renew_leases, start_two_servers};
 
 #[tokio::test]
 async fn a_process_that_lost_its_call_adds_no_event_and_hangs_up() {
@@ -99,4 +99,57 @@ async fn a_transaction_that_does_not_end_delays_only_requests_for_its_records() 
     other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
     let change = server.send_json("PATCH", &path, json!({"agent_name": "In time"})).await;
     change.expect_status(200);
+}
+
+#[tokio::test]
+async fn an_offer_for_a_locked_conversation_is_refused_soon() {
+    let folder = TempFolder::new();
+    let Some(url) = folder.database_url().await else { return };
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
+    let lock = format!("BEGIN; SELECT id FROM conversation WHERE id = '{id}' FOR UPDATE");
+    other.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(lock))).await.unwrap();
+    let offer = async || {
+        let request = server.request("POST", &format!("/api/offer?token={token}"));
+        server.send(request.json(&json!({"sdp": "v=0", "type": "offer"}))).await
+    };
+    let refused = offer().await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, "2"), "{}", refused.text);
+    server.get("/readyz").await.expect_status(200);
+    other.execute(sqlx::raw_sql("ROLLBACK")).await.unwrap();
+    assert_eq!(offer().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_process_whose_server_id_was_taken_accepts_and_writes_nothing() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let id = one.create_running_call(json!({})).await;
+    let agent = one.create_agent(json!({})).await;
+    let (waiting, token) = one.create_conversation(&agent).await;
+    let request = one.request("POST", &format!("/api/offer?token={token}"));
+    let accepted = one.send(request.json(&json!({"sdp": "v=0", "type": "offer"}))).await;
+    assert_eq!(accepted.status, 200, "{}", accepted.text);
+    // As the start of a process on a copy of its data folder.
+    let server = format!("(SELECT server FROM conversation WHERE id = '{id}')");
+    folders[0]
+        .execute_sql(format!("UPDATE server SET epoch = epoch + 1 WHERE id = {server}"))
+        .await;
+    let ended = format!("UPDATE conversation SET status = 'ENDED', epoch = 0 WHERE id = '{id}'");
+    folders[0].execute_sql(ended).await;
+    one.engine.record_event(&waiting, 0, 0.0, joined_event());
+    renew_leases().await;
+    wait_for("the end of the call", async || {
+        one.engine.received_commands().contains(&Command::End).then_some(())
+    })
+    .await;
+    assert_eq!(one.get("/readyz").await.status, 503);
+    let (_, token) = other.create_conversation(&agent).await;
+    let request = one.request("POST", &format!("/api/offer?token={token}"));
+    let refused = one.send(request.json(&json!({"sdp": "v=0", "type": "offer"}))).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    let record = other.get(&format!("/v1/ext/conversation/{waiting}")).await.expect_status(200);
+    assert_eq!(record["status"], "STARTED");
 }

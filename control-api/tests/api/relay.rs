@@ -8,7 +8,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use engine_api::OfferError;
 use serde_json::json;
 
-use crate::harness::{Reply, TempFolder, TestServer, joined_event};
+use crate::harness::{Reply, TempFolder, TestServer, joined_event, wait_for};
 use crate::servers::start_two_servers;
 
 /// Offers a connection in the format of RTVI clients.
@@ -179,4 +179,62 @@ async fn concurrent_commands_before_the_join_all_wait_for_the_offer() {
     futures_util::future::join_all((0..12).map(send)).await;
     assert_eq!(offer(&server, &token, "v=0").await.status, 200);
     assert_eq!(server.engine.offers.lock().unwrap()[0].commands.len(), 12);
+}
+
+#[tokio::test]
+async fn a_request_whose_sender_is_gone_is_not_executed_after_its_deadline() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let id = one.create_running_call(json!({})).await;
+    let path = format!("/v1/conversation/{id}/speak");
+    other.send_json("PUT", &path, json!({"text": "First"})).await.expect_status(200);
+    // As a sender that ends before it gives the request up.
+    let request = json!({"Command": {"conversation": id, "command": {"say": {
+        "text": "Late", "interrupt": true, "allow_interruptions": true, "add_to_context": false
+    }}}});
+    let send = async |name: &str, deadline: &str| {
+        let from = format!("FROM conversation WHERE id = '{id}'");
+        let insert = format!(
+            "INSERT INTO message (id, sender, target, request, state, created_at, deadline) \
+             SELECT '{name}', 'gone', server, '{request}', 'new', 0, {deadline} {from}"
+        );
+        folders[0].execute_sql(insert).await;
+        let notify = format!("SELECT pg_notify('visavis_' || server, 'request {name}') {from}");
+        folders[0].execute_sql(notify).await;
+    };
+    send("expired", "1").await;
+    other.send_json("PUT", &path, json!({"text": "Last"})).await.expect_status(200);
+    // Within its deadline, such a request is executed.
+    send("valid", "9000000000000000").await;
+    let texts = wait_for("the valid request", async || {
+        let said = one.engine.received_commands().into_iter().filter_map(|command| match command {
+            Command::Say { text, .. } => Some(text),
+            _ => None,
+        });
+        let said: Vec<String> = said.collect();
+        (said.len() == 3).then_some(said)
+    })
+    .await;
+    assert_eq!(texts, ["First", "Last", "Late"]);
+}
+
+#[tokio::test]
+async fn an_offer_that_a_dead_or_draining_server_holds_moves_to_another_one() {
+    let folders = [TempFolder::new(), TempFolder::new()];
+    let Some([one, other]) = start_two_servers(&folders).await else { return };
+    let agent = one.create_agent(json!({})).await;
+    let [(_, draining), (id, dead)] =
+        [one.create_conversation(&agent).await, one.create_conversation(&agent).await];
+    for token in [&draining, &dead] {
+        assert_eq!(offer(&one, token, "v=0 first").await.status, 200);
+    }
+    one.app.drain();
+    let moved = offer(&other, &draining, "v=0 second").await;
+    assert_eq!(moved.status, 200, "{}", moved.text);
+    assert_eq!(other.engine.offers.lock().unwrap().len(), 1);
+    one.kill().await;
+    let moved = offer(&other, &dead, "v=0 second").await;
+    assert_eq!(moved.status, 200, "{}", moved.text);
+    other.engine.record_event(&id, 0, 0.0, joined_event());
+    other.wait_for_status(&id, "IN_PROGRESS").await;
 }

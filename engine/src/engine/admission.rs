@@ -138,15 +138,9 @@ impl CallEngine {
             .ok_or(RejectReason::ThreadsOverloaded)
     }
 
-    /// Checks whether a slot is free on this thread; takes none.
-    pub(super) fn check_slot_on(
-        &self,
-        directory: &CallDirectory,
-        thread: usize,
-    ) -> Result<(), RejectReason> {
-        if directory.draining {
-            return Err(RejectReason::Draining);
-        }
+    /// Checks whether a slot is free on this thread; takes none. Also while the engine drains: the
+    /// offer was answered before.
+    pub(super) fn check_slot_on(&self, thread: usize) -> Result<(), RejectReason> {
         if let Some(why) = self.reject_reason() {
             return Err(why);
         }
@@ -160,10 +154,10 @@ impl CallEngine {
     /// limit is exceeded.
     pub(super) fn take_slot_on(
         &self,
-        directory: &CallDirectory,
+        _directory: &CallDirectory,
         thread: usize,
     ) -> Result<Slot, RejectReason> {
-        self.check_slot_on(directory, thread)?;
+        self.check_slot_on(thread)?;
         Ok(Slot::take(&self.threads[thread].slots_taken))
     }
 

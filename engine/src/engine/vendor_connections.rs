@@ -49,7 +49,7 @@ impl CallEngine {
         key: CallId,
         call: &CallConfig,
     ) -> VendorConnections {
-        let is_rejected = self.check_slot_on(&self.lock_directory(), thread).is_err();
+        let is_rejected = self.check_slot_on(thread).is_err();
         if is_rejected || self.check_models(call).is_err() {
             return VendorConnections::default();
         }

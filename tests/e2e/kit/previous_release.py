@@ -3,6 +3,7 @@
 import os
 import pathlib
 import subprocess
+import tempfile
 
 from .server import ROOT
 
@@ -14,18 +15,17 @@ COMMIT = "23a26b8a"
 def previous_binary() -> str:
     """Builds the program once, which takes minutes."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "previous"
-    sources, program = target / COMMIT, target / "release" / f"visavis-{COMMIT}"
+    program = target / "release" / f"visavis-{COMMIT}"
     if program.exists():
         return str(program)
-    target.mkdir(parents=True, exist_ok=True)
     archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True)
-    sources.mkdir(exist_ok=True)
-    subprocess.run(["tar", "-x"], cwd=sources, input=archive.stdout, check=True)
-    subprocess.run(
-        ["cargo", "build", "--release", "--locked", "-p", "visavis"],
-        cwd=sources,
-        env={**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "0"},
-        check=True,
-    )
+    with tempfile.TemporaryDirectory() as sources:
+        subprocess.run(["tar", "-x"], cwd=sources, input=archive.stdout, check=True)
+        subprocess.run(
+            ["cargo", "build", "--release", "--locked", "-p", "visavis"],
+            cwd=sources,
+            env={**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_INCREMENTAL": "0"},
+            check=True,
+        )
     (target / "release" / "visavis").rename(program)
     return str(program)

@@ -25,12 +25,15 @@ use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::extract::Path;
 use crate::state::AppState;
+use crate::store;
 use crate::store::conversation::{ENDED, Row};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Polling interval of a shared database, for events that another server stored.
 const SHARED_STORE_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Polling interval of a stream while the store does not respond.
+const OUTAGE_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -138,9 +141,18 @@ impl EventReader {
             }
             // The status is read first: events that are stored afterwards are found in the next
             // iteration.
-            let row =
-                self.state.store.conversation_in_any_workspace(&self.id).await.ok().flatten()?;
-            let events = self.state.store.events(&self.id, self.next_seq).await.ok()?;
+            let (row, events) = match self.read().await {
+                Ok(found) => found?,
+                // A client that is sent away could not come back before the outage is over.
+                Err(error) if error.is_temporary() => {
+                    tokio::time::sleep(OUTAGE_POLL_INTERVAL).await;
+                    continue;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot read events for a stream");
+                    return None;
+                }
+            };
             if let Some(last) = events.last() {
                 self.next_seq = last.seq + 1;
                 let items = events.iter().map(|event| {
@@ -155,6 +167,14 @@ impl EventReader {
                 self.wait_for_commit().await?;
             }
         }
+    }
+
+    /// The conversation and its next events; `None` if it was erased.
+    async fn read(&self) -> store::Result<Option<(Row, Vec<EventEnvelope>)>> {
+        let Some(row) = self.state.store.conversation_in_any_workspace(&self.id).await? else {
+            return Ok(None);
+        };
+        Ok(Some((row, self.state.store.events(&self.id, self.next_seq).await?)))
     }
 
     /// Waits until an event of this conversation was stored.
