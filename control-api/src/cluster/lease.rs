@@ -98,10 +98,10 @@ impl BackgroundTask for LeaseTask {
                             }
                         }
                     }
-                    if let Err(error) = &renewed {
-                        if error.is_outage() {
-                            self.store.health.report_failure(&error.to_string());
-                        }
+                    if let Err(error) = &renewed
+                        && error.is_outage()
+                    {
+                        self.store.health.report_failure(&error.to_string());
                     }
                     renewed.is_ok()
                 }
