@@ -171,6 +171,7 @@ impl Call {
         let sink = Sink::new(move |event| measured.on_llm_event(&event, &reader));
         let question = HistoryItem {
             role: Role::User,
+            speaker: None,
             name: None,
             arguments: None,
             text: format!("{:015} is the time.", stamp::now()),

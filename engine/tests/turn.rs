@@ -151,7 +151,7 @@ fn the_turn_model_gets_the_audio_and_words_after_each_speech_segment() {
     let committed_texts: Vec<String> = events_without_join(&harness)
         .into_iter()
         .filter_map(|f| {
-            if let Event::UtteranceCommitted { text } = f.event { Some(text) } else { None }
+            if let Event::UtteranceCommitted { text, .. } = f.event { Some(text) } else { None }
         })
         .collect();
     assert_eq!(committed_texts, ["Well, I think we should go.", "Now."]);

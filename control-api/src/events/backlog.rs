@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn utterance(seq: u64, seconds: f64, text: &str) -> EventEnvelope {
-        let event = Event::UtteranceCommitted { text: text.into() };
+        let event = Event::UtteranceCommitted { text: text.into(), speaker: None };
         EventEnvelope { seq, at: Time::from_micros((seconds * 1e6) as u64), event }
     }
 

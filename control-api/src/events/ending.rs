@@ -52,6 +52,7 @@ pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> st
         if !item.text.is_empty() {
             events.push(Event::History(HistoryItem {
                 role: Role::Assistant,
+                speaker: None,
                 name: None,
                 arguments: None,
                 text: item.text.clone(),

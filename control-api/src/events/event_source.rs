@@ -250,7 +250,7 @@ mod tests {
     const CALL: ConversationId = ConversationId(1);
 
     fn utterance(seq: u64, seconds: f64) -> EventEnvelope {
-        let event = Event::UtteranceCommitted { text: format!("number {seq}") };
+        let event = Event::UtteranceCommitted { text: format!("number {seq}"), speaker: None };
         EventEnvelope { seq, at: Time::from_seconds(seconds), event }
     }
 

@@ -487,7 +487,7 @@ mod tests {
     }
 
     fn test_batch() -> Vec<PreparedEvent> {
-        let said = |text: &str| Event::UtteranceCommitted { text: text.into() };
+        let said = |text: &str| Event::UtteranceCommitted { text: text.into(), speaker: None };
         let reason = conversation::event::EndReason::UserLeft;
         vec![
             prepared_event(0, said("one")),
@@ -543,7 +543,8 @@ mod tests {
         // A different event with a sequence number in use is rejected, and so are the events after
         // it.
         let mut other = test_batch();
-        other[1].envelope.event = Event::UtteranceCommitted { text: "another".into() };
+        other[1].envelope.event =
+            Event::UtteranceCommitted { text: "another".into(), speaker: None };
         other.push(prepared_event(3, Event::CallEnded));
         let written = write_and_commit(store, &other).await;
         assert_eq!(written.rejected.iter().collect::<Vec<_>>(), [CALL]);
@@ -562,7 +563,7 @@ mod tests {
             assert_eq!(written.rejected.len() as u64, written.fenced);
             written.fenced == 0
         };
-        let said = || Event::UtteranceCommitted { text: "words".into() };
+        let said = || Event::UtteranceCommitted { text: "words".into(), speaker: None };
         let ended = || Event::Ended { reason: conversation::event::EndReason::UserLeft };
         let (own, other) = (holder("here", 2), holder("there", 2));
         assert!(!add(0, said(), &own).await, "there is no such conversation");

@@ -56,7 +56,7 @@ async fn write(server: Server, first: u64) -> Vec<Duration> {
             .map(|number| {
                 let seq = first + batch * EVENTS + number;
                 let text = "A sentence of an ordinary length, as it is spoken.".to_owned();
-                let event = Event::UtteranceCommitted { text };
+                let event = Event::UtteranceCommitted { text, speaker: None };
                 let envelope = EventEnvelope { seq, at: Time::from_seconds(seq as f64), event };
                 test_event(&server.calls[(number % CALLS) as usize], envelope)
             })

@@ -19,7 +19,11 @@ async fn every_event_is_told_by_its_name_and_fields() {
     let cases = [
         (Event::UserStartedSpeaking, "user.started_speaking", json!({})),
         (Event::UserStoppedSpeaking, "user.stopped_speaking", json!({})),
-        (Event::UtteranceCommitted { text: text() }, "utterance_committed", json!({"text": "Hi."})),
+        (
+            Event::UtteranceCommitted { text: text(), speaker: None },
+            "utterance_committed",
+            json!({"text": "Hi."}),
+        ),
         (
             Event::AgentStartedSpeaking { text: text(), utterance },
             "agent.started_speaking",

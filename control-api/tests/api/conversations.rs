@@ -24,6 +24,7 @@ const UNKNOWN_ID: &str = "00000000-0000-4000-8000-000000000000";
 pub(crate) fn history_event(role: Role, text: &str, started_at: f64) -> Event {
     Event::History(HistoryItem {
         role,
+        speaker: None,
         name: None,
         arguments: None,
         text: text.into(),
@@ -42,7 +43,7 @@ pub(crate) fn sample_call() -> Vec<(f64, Event)> {
         (0.0, joined_event()),
         (1.0, Event::UserStartedSpeaking),
         (2.0, Event::UserStoppedSpeaking),
-        (2.5, Event::UtteranceCommitted { text: "Hello?".into() }),
+        (2.5, Event::UtteranceCommitted { text: "Hello?".into(), speaker: None }),
         (2.5, history_event(Role::User, "Hello?", 1.0)),
         (2.5, Event::AgentState { state: AgentState::Thinking }),
         (3.0, Event::AgentStartedSpeaking { text: "Hi there.".into(), utterance }),

@@ -103,7 +103,7 @@ async fn the_process_that_crashes() {
     log_seen("joined", joined_id.as_str());
     let events = [
         Event::UserStartedSpeaking,
-        Event::UtteranceCommitted { text: "Hello?".into() },
+        Event::UtteranceCommitted { text: "Hello?".into(), speaker: None },
         Event::ParticipantLeft { id: "u".into() },
     ];
     for (n, event) in (1..).zip(events) {

@@ -66,8 +66,8 @@ async fn a_workspace_whose_receivers_all_hang_leaves_room_for_the_others() {
             json!({"callback_url": hooks.url, "callback_events": ["utterance_committed"]}),
         )
         .await;
-    let utterances =
-        (1..=20).map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string() }));
+    let utterances = (1..=20)
+        .map(|n| (f64::from(n), Event::UtteranceCommitted { text: n.to_string(), speaker: None }));
     server.engine.record_events(&id, 1, utterances);
     hooks.wait_for_first(20).await;
     wait_for("all of them to be accepted", async || {

@@ -285,7 +285,7 @@ async fn meetings_are_checked_and_refused() {
     let server = TestServer::start(&folder).await;
     let agent = server.create_agent(json!({})).await;
     let path = "/v1/ext/externalmeeting";
-    let body = json!({"agent_id": agent, "meeting_url": "https://meet.google.com/abc", "user_name": "A", "user_id": "1", "mode": "whatever"});
+    let body = json!({"agent_id": agent, "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "A", "user_id": "1", "mode": "whatever"});
     let with = |name: &str, value: Value| {
         let mut body = body.clone();
         body[name] = value;
@@ -297,7 +297,7 @@ async fn meetings_are_checked_and_refused() {
         [
             row("no meeting service is installed", "POST", path, body.clone(), 502, refused),
             row("an unknown agent", "POST", path, with("agent_id", json!(UNKNOWN_ID)), 404, message_body("Agent details not found")),
-            row("another platform", "POST", path, with("meeting_url", json!("https://example.com/x")), 400, field_error("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams")),
+            row("another platform", "POST", path, with("meeting_url", json!("https://example.com/x")), 400, field_error("meeting_url", "must be a meeting of Google Meet (meet.google.com), Zoom (zoom.us, zoom.com) or Microsoft Teams (teams.microsoft.com, teams.live.com)")),
             row("every required field is named", "POST", path, json!({}), 400, json!({"error": "Invalid request body", "details": [
                 {"field": "agent_id", "reason": "is required"}, {"field": "meeting_url", "reason": "is required"},
                 {"field": "user_name", "reason": "is required"}, {"field": "user_id", "reason": "is required"}]})),

@@ -101,7 +101,7 @@ async fn wait_for_deliveries(server: &TestServer, hooks: &WebhookReceiver, count
 }
 
 fn utterance(n: u64) -> (f64, Event) {
-    (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
+    (n as f64, Event::UtteranceCommitted { text: format!("number {n}"), speaker: None })
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn accept_writes(folder: &TempFolder, tables: &[&str]) {
 }
 
 fn utterance(n: u64) -> (f64, Event) {
-    (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
+    (n as f64, Event::UtteranceCommitted { text: format!("number {n}"), speaker: None })
 }
 
 fn call_end_events(seconds: f64) -> [(f64, Event); 2] {
@@ -417,7 +417,7 @@ async fn a_text_that_postgresql_refuses_is_kept_aside_and_all_others_are_stored(
     for call in [&bad, &good] {
         server.engine.record_event(call, 0, 0.0, joined_event());
         let text = if call == &bad { "number 2\0" } else { "number 2" };
-        let second = (2.0, Event::UtteranceCommitted { text: text.into() });
+        let second = (2.0, Event::UtteranceCommitted { text: text.into(), speaker: None });
         server.engine.record_events(call, 1, [utterance(1), second, utterance(3)]);
         server.engine.record_events(
             call,

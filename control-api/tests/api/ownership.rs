@@ -15,7 +15,7 @@ async fn a_process_that_lost_its_call_adds_no_event_and_hangs_up() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
     let id = server.create_running_call(json!({})).await;
-    let said = |text: &str| Event::UtteranceCommitted { text: text.into() };
+    let said = |text: &str| Event::UtteranceCommitted { text: text.into(), speaker: None };
     server.engine.record_event(&id, 1, 1.0, said("one"));
     let path = format!("/v1/ext/conversation/{id}/events");
     let stored = async || server.get(&path).await.expect_status(200).as_array().unwrap().len();
@@ -87,7 +87,7 @@ async fn a_transaction_that_does_not_end_delays_only_requests_for_its_records() 
     assert_eq!((change.status, change.header("retry-after")), (503, "2"), "{}", change.text);
     // The store works for everything else.
     server.create_agent(json!({})).await;
-    let said = Event::UtteranceCommitted { text: "words".into() };
+    let said = Event::UtteranceCommitted { text: "words".into(), speaker: None };
     server.engine.record_event(&call, 1, 1.0, said);
     let events = format!("/v1/ext/conversation/{call}/events");
     wait_for("the event", async || {

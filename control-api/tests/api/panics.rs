@@ -14,7 +14,7 @@ use crate::harness::{
 };
 
 fn utterance(n: u64) -> (f64, Event) {
-    (n as f64, Event::UtteranceCommitted { text: format!("number {n}") })
+    (n as f64, Event::UtteranceCommitted { text: format!("number {n}"), speaker: None })
 }
 
 fn call_end_events(seconds: f64) -> [(f64, Event); 2] {

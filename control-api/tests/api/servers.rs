@@ -93,7 +93,12 @@ async fn what_a_dead_server_left_behind_is_taken_over() {
             "callback_events": ["utterance_committed", "call_ended"],
         }))
         .await;
-    one.engine.record_event(&id, 1, 1.0, Event::UtteranceCommitted { text: "Hello?".into() });
+    one.engine.record_event(
+        &id,
+        1,
+        1.0,
+        Event::UtteranceCommitted { text: "Hello?".into(), speaker: None },
+    );
     hooks.wait_for_first(1).await;
     one.kill().await;
     expire_lease(&folders, "conversation", &id).await;
@@ -157,7 +162,7 @@ async fn two_servers_lose_and_double_no_event_and_no_key_suffix() {
                 id,
                 n,
                 n as f64,
-                Event::UtteranceCommitted { text: n.to_string() },
+                Event::UtteranceCommitted { text: n.to_string(), speaker: None },
             );
         }
     }

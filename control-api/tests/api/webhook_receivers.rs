@@ -18,7 +18,7 @@ fn fast_retries(config: &mut control_api::Config) {
 }
 
 fn utterance(text: impl ToString) -> Event {
-    Event::UtteranceCommitted { text: text.to_string() }
+    Event::UtteranceCommitted { text: text.to_string(), speaker: None }
 }
 
 /// A conversation with `n` events, of an agent whose receiver is at `url`.

@@ -200,7 +200,7 @@ async fn a_receiver_that_is_gone_is_left_alone_until_the_agent_changes() {
     });
     let agent_id = server.create_agent(body.clone()).await;
     let (id, _) = server.create_conversation(&agent_id).await;
-    let committed = || (1.0, Event::UtteranceCommitted { text: "x".into() });
+    let committed = || (1.0, Event::UtteranceCommitted { text: "x".into(), speaker: None });
     server.engine.record_events(&id, 0, [(0.0, joined_event()), committed()]);
     wait_for("the delivery to be abandoned", async || {
         (server.webhook_count("dead").await == 1).then_some(())

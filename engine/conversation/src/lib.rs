@@ -57,6 +57,8 @@ pub mod machine;
 pub mod simulation;
 mod words;
 
-pub use contract::{event, id, input, output, providers, settings, spec, time, view};
+pub use contract::{
+    event, id, input, output, participation, providers, settings, spec, time, view,
+};
 pub use machine::{conversation, phrase, timers};
 pub use simulation::{replay, simulate, trace};

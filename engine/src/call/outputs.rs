@@ -133,7 +133,7 @@ impl Call {
             Event::AgentState { state } => self.update_avatar_state(Some(*state), None),
             Event::UserStartedSpeaking => self.set_user_speaking(true),
             Event::UserStoppedSpeaking => self.set_user_speaking(false),
-            Event::UtteranceCommitted { text } => self.check_guardrails(text),
+            Event::UtteranceCommitted { text, .. } => self.check_guardrails(text),
             Event::Error { stage, reason } => {
                 tracing::warn!(
                     conversation = %self.config.id,

@@ -39,6 +39,7 @@ mod tests {
     fn item(role: Role, text: &str) -> Arc<HistoryItem> {
         Arc::new(HistoryItem {
             role,
+            speaker: None,
             name: None,
             arguments: None,
             text: text.into(),

@@ -164,7 +164,7 @@ impl RtviSession {
                 let visible = rtvi_message("user-transcription", Some(data));
                 send(if *is_final { visible } else { visible.as_progress() });
             }
-            Event::UtteranceCommitted { text } => {
+            Event::UtteranceCommitted { text, .. } => {
                 send(rtvi_message("user-llm-text", Some(json!({"text": text}))))
             }
             Event::AgentState { state } => {

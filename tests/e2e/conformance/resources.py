@@ -276,6 +276,7 @@ KEYS = Chapter("API keys and providers", [
     Row("additional_fields are choices", "GET /v1/ext/providers?type=tts&search=built", None, 200, each_item({"configured": BOOL, "additional_fields": each_item({"name": TEXT, "type": "ENUM", "label": TEXT, "items": each_item({"label": TEXT, "value": TEXT}), "default_value": TEXT})})),
 ], needs_store=True)
 
+SUPPORTED_MEETINGS = "must be a meeting of Google Meet (meet.google.com), Zoom (zoom.us, zoom.com) or Microsoft Teams (teams.microsoft.com, teams.live.com)"
 MEETING_REQUEST = {"agent_id": "$agent", "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "Ann", "user_id": "u-1"}
 SEND_TO_MEETING = "POST /v1/ext/externalmeeting"
 MEETING_REFUSED = "Unable to create agent request."
@@ -283,10 +284,10 @@ PLAIN_TEXT_HEADER = {"content-type": Contains("text/plain")}
 MEETINGS = Chapter("external meetings", [
     Row("an agent", "POST /v1/ext/agent", {"agent_name": "A", "agent_system_prompt": "P", "avatars": [{"avatar_key_id": "$face"}]}, 200, {"id": ID}, {"agent": "id"}),
     *[Row(f"when the service cannot accept the request: plain text ({url})", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": url}, 502, MEETING_REFUSED, response_headers=PLAIN_TEXT_HEADER)
-      for url in ("https://meet.google.com/abc-defg-hij", "https://us05web.zoom.us/j/1?pwd=x", "https://teams.microsoft.com/l/meetup-join/x", "https://teams.live.com/meet/1")],
+      for url in ("https://meet.google.com/abc-defg-hij", "https://us05web.zoom.us/j/1234567890?pwd=x", "https://teams.microsoft.com/l/meetup-join/19%3ameeting_x%40thread.v2/0", "https://teams.live.com/meet/9345678901234")],
     Row("unknown modes count as participant", SEND_TO_MEETING, {**MEETING_REQUEST, "mode": "whatever", "context": "x", "wake_phrase": "y"}, 502, MEETING_REFUSED, response_headers=PLAIN_TEXT_HEADER),
-    Row("another platform is 400", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://example.com/x"}, 400, invalid_body(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
-    Row("a host that only looks like one", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://meet.google.com.evil.example/"}, 400, invalid_body(("meeting_url", "must be a meeting of Google Meet, Zoom or Microsoft Teams"))),
+    Row("another platform is 400", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://example.com/x"}, 400, invalid_body(("meeting_url", SUPPORTED_MEETINGS))),
+    Row("a host that only looks like one", SEND_TO_MEETING, {**MEETING_REQUEST, "meeting_url": "https://meet.google.com.evil.example/"}, 400, invalid_body(("meeting_url", SUPPORTED_MEETINGS))),
     *[Row(f"{name} is required", SEND_TO_MEETING, {k: v for k, v in MEETING_REQUEST.items() if k != name}, 400, invalid_body((name, "is required"))) for name in MEETING_REQUEST],
     Row("agent_id names nothing: 404, JSON", SEND_TO_MEETING, {**MEETING_REQUEST, "agent_id": UNKNOWN_ID}, 404, {"message": "Agent details not found"}),
     Row("another workspace's agent", SEND_TO_MEETING, MEETING_REQUEST, 404, {"message": "Agent details not found"}, key="other"),

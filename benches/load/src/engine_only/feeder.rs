@@ -39,7 +39,7 @@ pub(super) fn commit_channel() -> (CommitSink, Receiver<(ConversationId, String)
 
 impl EventSink for CommitSink {
     fn record(&self, conversation: ConversationId, event: EventEnvelope) {
-        if let Event::UtteranceCommitted { text } = event.event {
+        if let Event::UtteranceCommitted { text, .. } = event.event {
             // Fails only after the end of the run.
             let _ = self.0.send((conversation, text));
         }

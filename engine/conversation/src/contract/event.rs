@@ -131,7 +131,12 @@ impl Event {
                     json!({ "tool_name": tool_name, "parameters": parameters, "result": result }),
                 )
             }
-            Self::UtteranceCommitted { text } => ("utterance_committed", json!({ "text": text })),
+            Self::UtteranceCommitted { text, speaker: None } => {
+                ("utterance_committed", json!({ "text": text }))
+            }
+            Self::UtteranceCommitted { text, speaker: Some(speaker) } => {
+                ("utterance_committed", json!({ "text": text, "speaker": speaker }))
+            }
             Self::UserStartedSpeaking => ("user.started_speaking", json!({})),
             Self::UserStoppedSpeaking => ("user.stopped_speaking", json!({})),
             _ => return None,
@@ -228,6 +233,18 @@ pub enum Event {
     UtteranceCommitted {
         /// The whole text of the turn.
         text: String,
+        /// The name of the person who spoke, if several people take part and it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        speaker: Option<String>,
+    },
+    /// A late report names another speaker of a committed utterance. The record changes; what the
+    /// LLM has seen does not.
+    #[serde(rename = "utterance.speaker")]
+    SpeakerCorrected {
+        /// Number of the turn, from 0.
+        turn: u32,
+        /// The name.
+        speaker: String,
     },
     /// The VAD detected the start of the user's speech.
     #[serde(rename = "user.started_speaking")]
@@ -551,6 +568,9 @@ pub enum Role {
 pub struct HistoryItem {
     /// The author.
     pub role: Role,
+    /// The name of the person who spoke, if several people take part and it is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub speaker: Option<String>,
     /// Name of the tool.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
@@ -679,7 +699,7 @@ mod tests {
         let envelope = EventEnvelope {
             seq: 9,
             at: Time::from_micros(1_500_000),
-            event: Event::UtteranceCommitted { text: "Hi.".into() },
+            event: Event::UtteranceCommitted { text: "Hi.".into(), speaker: None },
         };
         assert_eq!(
             envelope.webhook_body(ConversationId(1), 1_700_000_000_000_000).unwrap(),
@@ -719,7 +739,7 @@ mod tests {
                     "result": { "result": "sunny" },
                 }),
             ),
-            (Event::UtteranceCommitted { text }, json!({ "text": "x" })),
+            (Event::UtteranceCommitted { text, speaker: None }, json!({ "text": "x" })),
             (Event::UserStartedSpeaking, json!({})),
             (Event::UserStoppedSpeaking, json!({})),
         ];

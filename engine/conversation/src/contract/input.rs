@@ -103,6 +103,20 @@ pub enum Input {
     },
     /// The provider whose transcripts follow.
     SttProvider(String),
+    /// A person of a conversation of several people started to speak. May be late.
+    SpeakerStarted {
+        /// The name, which identifies the person.
+        name: String,
+        /// When the speech started.
+        at: Time,
+    },
+    /// A person stopped speaking. May be late.
+    SpeakerStopped {
+        /// The name.
+        name: String,
+        /// When the speech stopped.
+        at: Time,
+    },
     /// The STT's provider has an opinion about the user's turn.
     TurnHint(TurnHint),
     /// The answer of the turn model.

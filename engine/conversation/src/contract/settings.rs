@@ -8,6 +8,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contract::participation::Participation;
 use crate::contract::spec::{Greeting, Phrasing, Spec, ToolSpec, VadTiming};
 use crate::contract::stop_words;
 
@@ -303,6 +304,7 @@ impl Settings {
                 min_speech_duration: Duration::from_millis(50),
                 min_silence_duration: Duration::from_millis(250),
             },
+            participation: None,
             user_id: String::new(),
             tools: Vec::new(),
         })
@@ -358,6 +360,8 @@ pub struct AgentTurnConfig<'a> {
     pub fallback_tts: bool,
     /// `record`: whether the call is recorded, with the times of the agent's words.
     pub record_words: bool,
+    /// The rules of a conversation of several people, such as a meeting.
+    pub participation: Option<Participation>,
 }
 
 impl AgentTurnConfig<'_> {
@@ -419,7 +423,8 @@ impl AgentTurnConfig<'_> {
             fallback_tts: self.fallback_tts,
             record_words: self.record_words,
             ..spec
-        })
+        }
+        .with_participation(self.participation.clone()))
     }
 }
 

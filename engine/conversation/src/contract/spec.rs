@@ -5,25 +5,12 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contract::participation::{Participation, ParticipationMode};
+
+pub use crate::contract::setting_error::SettingError;
+
 /// The longest duration that a setting allows, in seconds.
 pub const MAX_SECONDS: f64 = 1e7;
-
-/// A setting is out of range or of the wrong type.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
-pub struct SettingError {
-    /// Name of the setting in the scenario format.
-    pub field: String,
-    /// The reason.
-    pub reason: String,
-}
-
-impl SettingError {
-    /// Creates the error for one setting.
-    pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: reason.into() }
-    }
-}
 
 /// Everything that the state machine knows about its agent. Built by [`crate::contract::settings`];
 /// every value is in range.
@@ -102,13 +89,39 @@ pub struct Spec {
     /// Timing of the VAD: it reports an onset `min_speech_duration` late, and an end
     /// `min_silence_duration` late.
     pub vad: VadTiming,
+    /// The rules of a conversation of several people; `None` = a call with one user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participation: Option<Participation>,
     /// The user's id in `participant_left`.
     pub user_id: String,
     /// The tools by name, with their messages.
     pub tools: Vec<ToolSpec>,
 }
 
+/// Maximum [`Spec::min_interruption_duration`] if only some utterances are answered: the agent
+/// yields to any voice.
+const MAX_GROUP_INTERRUPTION_DURATION: Duration = Duration::from_millis(250);
+
 impl Spec {
+    /// These rules with those of a conversation of several people. If only some utterances are
+    /// answered, nothing is generated before a commit, and silence is no reason to speak.
+    #[must_use]
+    pub fn with_participation(self, participation: Option<Participation>) -> Self {
+        let Some(rules) = participation else { return self };
+        let mut spec = self;
+        if rules.is_group() {
+            spec.min_interruption_duration =
+                spec.min_interruption_duration.min(MAX_GROUP_INTERRUPTION_DURATION);
+            spec.min_interruption_words = 0;
+            spec.preemptive_generation = false;
+            spec.preemptive_tts = false;
+            spec.idle_timeout = None;
+            spec.warning_message = None;
+            spec.greeting = spec.greeting.filter(|_| rules.mode != ParticipationMode::Observer);
+        }
+        Self { participation: Some(rules), ..spec }
+    }
+
     /// Checks that every value is in range. Settings guarantee this; a file does not.
     ///
     /// # Errors
@@ -149,7 +162,7 @@ impl Spec {
         if self.idle_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(SettingError::new("idle_timeout", "must not be 0"));
         }
-        Ok(())
+        self.participation.as_ref().map_or(Ok(()), Participation::validate)
     }
 }
 

@@ -58,6 +58,9 @@ pub struct ConversationView {
 pub struct TranscriptItem {
     /// The author.
     pub role: Role,
+    /// The name of the person who spoke, if several people take part and it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
     /// The text: spoken by the user, heard from the agent, or returned by the tool.
     pub text: String,
     /// When its first word was spoken.
@@ -149,6 +152,7 @@ impl ConversationView {
             Event::AgentStartedSpeaking { utterance, .. } => {
                 self.speaking_item = Some(TranscriptItem {
                     role: Role::Assistant,
+                    speaker: None,
                     text: String::new(),
                     started_at: at,
                     duration: 0.0,
@@ -180,6 +184,7 @@ impl ConversationView {
                 let began = item.started_at.unwrap_or(at);
                 self.items.push(TranscriptItem {
                     role: item.role,
+                    speaker: item.speaker.clone(),
                     text: item.text.clone(),
                     started_at: began,
                     duration: item.ended_at.unwrap_or(at).since(began).as_secs_f64(),
@@ -201,6 +206,13 @@ impl ConversationView {
                 self.snippets.extend(
                     items.iter().cloned().map(|snippet| UsedSnippet { snippet, utterance: None }),
                 );
+            }
+            Event::SpeakerCorrected { turn, speaker } => {
+                // Each turn is one item of the user.
+                let mut spoken = self.items.iter_mut().filter(|item| item.role == Role::User);
+                if let Some(item) = spoken.nth(*turn as usize) {
+                    item.speaker = Some(speaker.clone());
+                }
             }
             Event::RecordingStarted => self.is_recorded = true,
             Event::RecordingEnded { is_discarded } => self.is_recorded &= !is_discarded,
@@ -292,6 +304,9 @@ impl ConversationView {
                 let mut message = Map::new();
                 message.insert("role".into(), json!(item.role));
                 message.insert("content".into(), json!(item.text));
+                if let Some(speaker) = &item.speaker {
+                    message.insert("speaker".into(), json!(speaker));
+                }
                 message.insert("timestamp".into(), timestamp(item.started_at));
                 message.insert(
                     "seconds_from_start".into(),
@@ -456,6 +471,7 @@ mod tests {
         let utterance = UtteranceId(3);
         let item = HistoryItem {
             role: Role::Assistant,
+            speaker: None,
             name: None,
             arguments: None,
             text: "Hello there.".into(),
@@ -485,6 +501,7 @@ mod tests {
         let utterance = UtteranceId(0);
         let item = |role, text: &str, began, utterance| HistoryItem {
             role,
+            speaker: None,
             name: None,
             arguments: None,
             text: text.into(),

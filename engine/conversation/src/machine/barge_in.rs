@@ -182,7 +182,12 @@ impl Conversation {
     /// Holds the reply on the floor if the user's speech counts as an interruption.
     pub(crate) fn hold_if_interrupted(&mut self) {
         let Some(head) = self.floor.front() else { return };
-        if head.interruptible && !head.held && !head.is_unheard_opening() && self.should_hold() {
+        if head.interruptible
+            && !head.held
+            && !head.is_unheard_opening()
+            && !self.head_waits_for_silence()
+            && self.should_hold()
+        {
             let min_duration = self.spec.min_interruption_duration;
             let onset = self.speech.onset;
             self.explain_decision(|| {
@@ -355,6 +360,10 @@ impl Conversation {
             if held && !self.speech.active {
                 self.resume("the user's words were a backchannel");
             }
+            return;
+        }
+        if self.head_waits_for_silence() {
+            self.explain_decision(|| "the answer waits: it has not begun".into());
             return;
         }
         if self.in_echo_warmup() {

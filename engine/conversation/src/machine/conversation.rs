@@ -28,6 +28,7 @@
 //! - `heard_text`, `history`: what the user has heard; the history for the LLM.
 //! - `lifecycle`: idle, limit, commands, end.
 //! - `opening`: greeting and recording message.
+//! - `participation`, `addressing`: conversations of several people; who is addressed.
 //! - `timers`: the deadlines of all rules.
 
 use std::collections::VecDeque;
@@ -39,6 +40,7 @@ use crate::contract::spec::Spec;
 use crate::contract::time::Time;
 use crate::machine::departures::Departures;
 use crate::machine::history::History;
+use crate::machine::people::People;
 use crate::machine::reply::{Reply, RunningTool};
 use crate::machine::speech::{Turn, UserSpeech};
 use crate::machine::timers::{TimerKind, Timers};
@@ -104,6 +106,8 @@ pub struct Conversation {
     pub(crate) failure_limit_reached: bool,
     /// The provider of the STT, if it is known.
     pub(crate) stt_provider: Option<String>,
+    /// What is known about the people of a conversation of several.
+    pub(crate) people: People,
     /// Final transcripts that the STT has not delivered for finished speech segments.
     pub(crate) pending_finals: u32,
     /// Times of the last committed turn that got a reply.
@@ -155,6 +159,7 @@ impl Conversation {
             last_turn_times: None,
             last_turn_speech_end: None,
             stt_provider: None,
+            people: People::default(),
             pending_finals: 0,
             next_epoch: 0,
             next_segment: 0,
@@ -235,6 +240,8 @@ impl Conversation {
                 self.handle_final_transcript(&text, &outstanding);
             }
             Input::SttProvider(provider) => self.stt_provider = Some(provider),
+            Input::SpeakerStarted { name, at } => self.speaker_started(&name, at),
+            Input::SpeakerStopped { name, at } => self.speaker_stopped(&name, at),
             Input::TurnHint(hint) => self.handle_turn_hint(hint),
             Input::TurnProbability { speech_segment, probability: p } => {
                 self.handle_turn_probability(speech_segment, p)
@@ -277,6 +284,8 @@ impl Conversation {
             TimerKind::LimitWarning => self.warning_due(),
             TimerKind::CallLimit => self.limit_due(),
             TimerKind::Idle => self.idle_due(),
+            TimerKind::AnswerSilence => {}
+            TimerKind::AnswerWait => self.answer_wait_due(),
         }
     }
 
@@ -313,6 +322,8 @@ impl Conversation {
         self.timers.set_or_clear(TimerKind::ToolDelay, delay);
         self.timers.set_or_clear(TimerKind::Spacing, self.spacing_deadline());
         self.timers.set_or_clear(TimerKind::Idle, self.idle_deadline());
+        self.timers.set_or_clear(TimerKind::AnswerSilence, self.silence_deadline());
+        self.timers.set_or_clear(TimerKind::AnswerWait, self.answer_wait_deadline());
     }
 
     /// Emits an event with its sequence number and time.

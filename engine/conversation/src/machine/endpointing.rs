@@ -23,6 +23,7 @@ use crate::contract::output::OpenTurn;
 use crate::contract::providers::{TurnProviders, add_provider};
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
+use crate::machine::people::SpokenTurn;
 use crate::machine::speech::Turn;
 use crate::machine::timers::TimerKind;
 use crate::words::{append_words, count_words, normalize_text};
@@ -88,6 +89,7 @@ impl Conversation {
         let onset = onset.min(self.now);
         self.speech.start(onset);
         self.turn.first_onset.get_or_insert(onset);
+        self.turn.part_onset.get_or_insert(onset);
         self.turn.end_of_turn_probability = None;
         self.turn.has_provider_hint = false;
         self.emit(Event::UserStartedSpeaking);
@@ -197,6 +199,7 @@ impl Conversation {
             return;
         }
         append_words(&mut self.turn.text, text);
+        self.push_turn_part(text);
         add_provider(&mut self.turn.stt_providers, self.stt_provider.as_ref());
         self.turn.last_final_at = Some(self.now);
         self.interrupt_by_final(is_backchannel(text));
@@ -259,11 +262,8 @@ impl Conversation {
     }
 
     fn commit_at(&self) -> Time {
-        let delay = if self.turn_model_expects_more() {
-            self.spec.max_endpointing_delay
-        } else {
-            self.spec.min_endpointing_delay
-        };
+        let (min_delay, max_delay) = self.endpointing_delays();
+        let delay = if self.turn_model_expects_more() { max_delay } else { min_delay };
         let stopped = self.turn.speech_end.unwrap_or(self.turn.wait_started_at);
         self.turn.wait_started_at.max(stopped + delay)
     }
@@ -308,6 +308,10 @@ impl Conversation {
 
     /// Commits the turn, or carries its text over if it has too few words to end a reply.
     pub(crate) fn commit_due(&mut self) {
+        if self.waits_for_speaker() {
+            return;
+        }
+        let (min_delay, max_delay) = self.endpointing_delays();
         let mut turn = core::mem::take(&mut self.turn);
         let min_words = self.spec.min_interruption_words;
         let over_interruptible_reply =
@@ -330,12 +334,14 @@ impl Conversation {
         }
         if !self.carried_text.is_empty() {
             let more = core::mem::replace(&mut turn.text, core::mem::take(&mut self.carried_text));
+            if let Some(first) = turn.parts.first_mut() {
+                let more = core::mem::replace(&mut first.text, turn.text.clone());
+                append_words(&mut first.text, &more);
+            }
             append_words(&mut turn.text, &more);
         }
         let now = self.now;
         let threshold = self.spec.turn_threshold;
-        let (min_delay, max_delay) =
-            (self.spec.min_endpointing_delay, self.spec.max_endpointing_delay);
         let turn_model_asked = self.spec.turn_model && turn.speech_end.is_some();
         let who = if turn.has_provider_hint { "the provider says" } else { "turn model" };
         self.explain_decision(|| {
@@ -373,7 +379,16 @@ impl Conversation {
             providers: TurnProviders { stt: turn.stt_providers, ..TurnProviders::default() },
             ..Default::default()
         };
-        self.commit_turn(turn.text, times, start.zip(end), !turn.is_backchannel, false);
+        let wants_reply = !turn.is_backchannel;
+        match self.split_turn(turn.parts, wants_reply) {
+            None => {
+                let spoken = SpokenTurn::of_user(start.zip(end));
+                self.commit_turn(turn.text, times, spoken, wants_reply, false);
+            }
+            Some((utterances, is_answered)) => {
+                self.commit_utterances(utterances, times, is_answered);
+            }
+        }
     }
 }
 

@@ -129,8 +129,13 @@ impl Conversation {
             }
             return false;
         }
+        let waits_for_silence = self.head_waits_for_silence();
+        if waits_for_silence && self.silence_deadline().is_some() {
+            self.explain_wait(WaitReason::Silence);
+            return false;
+        }
         if index == 0 && first && interruptible && user_speaking {
-            if !head.is_unheard_opening() && self.should_hold() {
+            if !head.is_unheard_opening() && !waits_for_silence && self.should_hold() {
                 self.explain_decision(|| "held before its first sample: the user speaks".into());
                 self.hold();
                 return true;
@@ -163,6 +168,10 @@ impl Conversation {
         let (at, delay) = (self.tts_allowed_at(not_before), self.spec.min_consecutive_speech_delay);
         self.explain_decision(|| match wait {
             WaitReason::UserSpeech => "the first sample waits: the user is speaking".into(),
+            WaitReason::Silence => {
+                "the first sample waits: nobody may have spoken for min_silence_before_answer"
+                    .into()
+            }
             WaitReason::Spacing if at == not_before => {
                 let message = match kind {
                     ReplyKind::RecordingMessage => "recording_message",
@@ -242,6 +251,7 @@ impl Conversation {
         let Some(mut reply) = self.floor.pop_front() else { return };
         self.resume_playout();
         self.last_reply_end = self.now;
+        self.note_answer_end(&reply);
         self.timers.clear(TimerKind::Resume);
         self.emit_turn_times(reply.take_turn_times());
         self.emit_turn_reply_heard(&reply, false);
@@ -305,6 +315,7 @@ impl Conversation {
             self.unduck(false);
         }
         self.last_reply_end = now;
+        self.note_answer_end(&reply);
         // A reply that is cancelled before its first sample emits no `TurnReplyHeard`. The turn
         // times carry the time of its interruption instead.
         if let Some(times) =

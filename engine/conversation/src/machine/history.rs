@@ -27,6 +27,7 @@ impl History {
             return;
         }
         self.version += 1;
+        let item = with_speaker(item);
         let mut at = self.items.len();
         if item.role == Role::Assistant && generation.is_some() {
             let results =
@@ -67,10 +68,19 @@ impl History {
     }
 }
 
+/// The item as the LLM sees it: with the name of the speaker before the words.
+fn with_speaker(mut item: HistoryItem) -> HistoryItem {
+    if let Some(speaker) = &item.speaker {
+        item.text = format!("{speaker}: {}", item.text);
+    }
+    item
+}
+
 /// An item with text of the user, or of a context command.
 pub(crate) fn text_item(role: Role, text: String) -> HistoryItem {
     HistoryItem {
         role,
+        speaker: None,
         name: None,
         arguments: None,
         text,

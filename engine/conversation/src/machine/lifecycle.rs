@@ -8,6 +8,7 @@ use crate::contract::output::{CommandOutcome, Output, Rejection, SpeechSource};
 use crate::contract::time::Time;
 use crate::machine::conversation::{Conversation, Phase};
 use crate::machine::history::text_item;
+use crate::machine::people::SpokenTurn;
 use crate::machine::reply::{Reply, ReplyKind};
 use crate::machine::timers::TimerKind;
 
@@ -266,7 +267,7 @@ impl Conversation {
                 self.commit_turn(
                     text.to_owned(),
                     crate::contract::event::TurnTimes::default(),
-                    None,
+                    SpokenTurn::default(),
                     true,
                     true,
                 );

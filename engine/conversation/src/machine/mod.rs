@@ -1,6 +1,8 @@
 //! The state machine of one conversation: [`conversation::Conversation`] and the rules of
 //! turn-taking, one file each.
 
+pub(crate) mod address_words;
+pub(crate) mod addressing;
 pub(crate) mod barge_in;
 pub mod conversation;
 pub(crate) mod departures;
@@ -11,6 +13,8 @@ pub(crate) mod heard_text;
 pub(crate) mod history;
 pub(crate) mod lifecycle;
 pub(crate) mod opening;
+pub(crate) mod participation;
+pub(crate) mod people;
 pub mod phrase;
 pub(crate) mod preemptive;
 pub(crate) mod reply;

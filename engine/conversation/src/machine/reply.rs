@@ -52,6 +52,9 @@ pub(crate) struct Reply {
     pub(crate) silenced_by: Option<(Time, Time)>,
     /// Number of the turn that it answers.
     pub(crate) turn: Option<u32>,
+    /// Whether it may begin as in a call, without the wait for silence of a conversation of several
+    /// people.
+    pub(crate) is_direct: bool,
     /// True end of the speech that it answers.
     pub(crate) user_speech_end: Option<Time>,
     /// Latencies of that turn, until they are emitted.
@@ -168,6 +171,8 @@ pub(crate) enum WaitReason {
     Spacing,
     /// The end of the user's speech.
     UserSpeech,
+    /// Silence of all people.
+    Silence,
 }
 
 /// One unit of text for the TTS: bytes `start..end` of the utterance's text.
@@ -205,6 +210,7 @@ impl Reply {
             hold_emitted: false,
             silenced_by: None,
             turn: None,
+            is_direct: false,
             user_speech_end: None,
             turn_times: None,
             providers: TurnProviders::default(),
@@ -226,6 +232,11 @@ impl Reply {
     /// The utterance whose first sample has left and whose last sample has not.
     pub(crate) fn sounding_utterance(&self) -> Option<&Utterance> {
         self.utterances.front().filter(|utterance| utterance.started_at.is_some())
+    }
+
+    /// When the first audio of its first utterance became available.
+    pub(crate) fn ready_since(&self) -> Option<Time> {
+        self.utterances.front()?.segments.front()?.ready_at
     }
 
     /// The latencies of the turn, if they were not taken yet, with the providers so far.

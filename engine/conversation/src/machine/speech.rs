@@ -16,12 +16,19 @@ use core::time::Duration;
 use crate::contract::input::SpeechSegmentId;
 use crate::contract::spec::VadTiming;
 use crate::contract::time::Time;
+use crate::machine::people::TurnPart;
 
 /// The user's open turn.
 #[derive(Default)]
 pub(crate) struct Turn {
     /// Final transcripts, joined.
     pub(crate) text: String,
+    /// The final transcripts one by one, in a conversation of several people.
+    pub(crate) parts: Vec<TurnPart>,
+    /// True onset of the speech whose final transcript has not arrived, if there is any.
+    pub(crate) part_onset: Option<Time>,
+    /// Until when the commit waits for the name of the speaker.
+    pub(crate) speaker_wait_until: Option<Time>,
     /// The interim transcript, which may still change.
     pub(crate) interim: String,
     /// True onset of its first speech segment.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::contract::event::{Event, Stage, Timeline, TurnTimes};
+use crate::contract::event::{Event, HistoryItem, Stage, Timeline, TurnTimes};
 use crate::contract::input::{GenerationId, LlmEvent};
 use crate::contract::output::{LlmRequest, Output, SpeechSource};
 use crate::contract::providers::add_provider;
@@ -10,6 +10,7 @@ use crate::contract::spec::Phrasing;
 use crate::contract::time::Time;
 use crate::machine::conversation::Conversation;
 use crate::machine::floor::cut_segments;
+use crate::machine::people::SpokenTurn;
 use crate::machine::reply::{
     Generation, Reply, ReplyKind, ToolCallRequest, Utterance, UtteranceOrigin,
 };
@@ -29,10 +30,11 @@ impl Conversation {
         &mut self,
         text: String,
         times: TurnTimes,
-        speech: Option<(Time, Time)>,
+        spoken: SpokenTurn,
         wants_reply: bool,
         is_typed: bool,
     ) {
+        let SpokenTurn { span: speech, speaker, is_direct } = spoken;
         let speech_end = speech.map(|(_, end)| end);
         self.unanswered_callouts = 0;
         let wants_reply = wants_reply && !self.is_ending();
@@ -55,15 +57,17 @@ impl Conversation {
         };
         let times = TurnTimes { turn: self.next_turn, timeline, ..times };
         self.next_turn += 1;
-        self.emit(Event::UtteranceCommitted { text: text.clone() });
+        self.emit(Event::UtteranceCommitted { text: text.clone(), speaker: speaker.clone() });
+        let item =
+            HistoryItem { speaker, ..crate::machine::history::user_item(text.clone(), speech) };
         if !wants_reply {
             self.discard_preemptive_reply("the turn gets no reply");
-            self.append_history(crate::machine::history::user_item(text, speech), None);
+            self.append_history(item, None);
             self.emit_turn_times(Some(times));
             return;
         }
         let adopted = if is_typed { None } else { self.adopt_preemptive_reply(&text) };
-        self.append_history(crate::machine::history::user_item(text, speech), None);
+        self.append_history(item, None);
         let fresh = adopted.is_none();
         let mut reply = match adopted {
             Some(reply) => reply,
@@ -71,6 +75,7 @@ impl Conversation {
         };
         let known = reply.turn_times.take().unwrap_or_default();
         reply.turn = Some(times.turn);
+        reply.is_direct = is_direct || is_typed;
         reply.user_speech_end = speech_end;
         let timeline =
             Timeline { llm_first_token: known.timeline.llm_first_token, ..times.timeline.clone() };

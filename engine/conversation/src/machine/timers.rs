@@ -37,10 +37,14 @@ pub enum TimerKind {
     CallLimit,
     /// The user is idle.
     Idle,
+    /// Nobody has spoken for long enough: the answer may begin.
+    AnswerSilence,
+    /// The answer could not begin, because others speak.
+    AnswerWait,
 }
 
 impl TimerKind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::LlmTimeout,
         Self::TtsTimeout,
         Self::ToolTimeout,
@@ -56,6 +60,8 @@ impl TimerKind {
         Self::LimitWarning,
         Self::CallLimit,
         Self::Idle,
+        Self::AnswerSilence,
+        Self::AnswerWait,
     ];
 
     /// The label for metrics and logs.
@@ -77,6 +83,8 @@ impl TimerKind {
             Self::LimitWarning => "warning",
             Self::CallLimit => "limit",
             Self::Idle => "idle",
+            Self::AnswerSilence => "answer_silence",
+            Self::AnswerWait => "answer_wait",
         }
     }
 }

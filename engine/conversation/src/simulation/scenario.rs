@@ -5,6 +5,7 @@ use core::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::contract::input::TurnHint;
+use crate::contract::participation::{Participation, ParticipationMode};
 use crate::contract::settings::{SettingError, Settings, SpokenMessage};
 use crate::simulation::scenario_fields::{ObjectReader, ScenarioError, parse_time, read_message};
 use crate::simulation::strict_json;
@@ -25,7 +26,17 @@ pub(crate) struct Scenario {
     pub(crate) replies: Vec<ScriptedReply>,
     pub(crate) tools: Vec<(String, ScriptedTool)>,
     pub(crate) actions: Vec<ScriptedAction>,
+    /// Several people, of whom the agent is one.
+    pub(crate) meeting: Option<ScriptedMeeting>,
     pub(crate) until: Duration,
+}
+
+/// A conversation of several people.
+#[derive(Debug)]
+pub(crate) struct ScriptedMeeting {
+    pub(crate) rules: Participation,
+    /// How late speakers are reported; `None` = they are not.
+    pub(crate) speaker_delay: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +53,8 @@ pub(crate) struct ScriptedSpeech {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
     pub(crate) text: Option<String>,
+    /// The person of a meeting.
+    pub(crate) speaker: Option<String>,
     pub(crate) stt_delay: Duration,
     pub(crate) end_of_turn: Option<f64>,
 }
@@ -116,8 +129,8 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
     })?;
     let file = ObjectReader::new("", &value)?;
     file.reject_unknown_keys(&[
-        "name", "settings", "vad", "defaults", "user", "hints", "replies", "tools", "actions",
-        "until",
+        "name", "settings", "vad", "defaults", "meeting", "user", "hints", "replies", "tools",
+        "actions", "until",
     ])?;
     file.text("name")?;
     let until = file.required_time("until")?;
@@ -152,6 +165,7 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
             tts_ttfb: object.time("tts_ttfb")?.unwrap_or(defaults.tts_ttfb),
         };
     }
+    let meeting = file.object("meeting")?.map(|object| read_meeting(&object)).transpose()?;
     let mut user = file
         .list("user")?
         .iter()
@@ -174,7 +188,7 @@ pub(crate) fn parse_scenario(json: &[u8]) -> ParseResult<Scenario> {
             tools.push((name.clone(), read_tool(&tool)?));
         }
     }
-    Ok(Scenario { settings, vad, defaults, user, hints, replies, tools, actions, until })
+    Ok(Scenario { settings, vad, defaults, user, hints, replies, tools, actions, meeting, until })
 }
 
 fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
@@ -205,7 +219,7 @@ fn read_settings(object: &ObjectReader<'_>) -> ParseResult<Settings> {
 }
 
 fn read_user_speech(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<ScriptedSpeech> {
-    object.reject_unknown_keys(&["from", "to", "text", "stt_delay", "end_of_turn"])?;
+    object.reject_unknown_keys(&["from", "to", "text", "speaker", "stt_delay", "end_of_turn"])?;
     let (from, to) = (object.required_time("from")?, object.required_time("to")?);
     if to < from {
         return Err(ScenarioError::new(object.path("to"), "must not be before from"));
@@ -215,7 +229,46 @@ fn read_user_speech(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResul
         return Err(ScenarioError::new(object.path("end_of_turn"), "must be between 0 and 1"));
     }
     let stt_delay = object.time("stt_delay")?.unwrap_or(defaults.stt_delay);
-    Ok(ScriptedSpeech { from, to, text: object.text("text")?, stt_delay, end_of_turn })
+    let (text, speaker) = (object.text("text")?, object.text("speaker")?);
+    Ok(ScriptedSpeech { from, to, text, speaker, stt_delay, end_of_turn })
+}
+
+fn read_meeting(object: &ObjectReader<'_>) -> ParseResult<ScriptedMeeting> {
+    let mut rules = Participation::default();
+    let mut speaker_delay = Some(Duration::from_millis(250));
+    for (key, value) in object.map {
+        let named = |bad: SettingError| {
+            let field = bad.field.trim_start_matches("meeting.");
+            ScenarioError::new(object.path(field), bad.reason)
+        };
+        if rules.set(key, value).map_err(named)? {
+            continue;
+        }
+        match key.as_str() {
+            "mode" => {
+                let modes = ["one_to_one", "participant", "observer"];
+                rules.mode = ParticipationMode::from_name(object.one_of(key, &modes)?);
+            }
+            "names" => {
+                let names = value.as_array().into_iter().flatten().map(Value::as_str);
+                let names: Option<Vec<&str>> = names.collect();
+                let names = names.filter(|_| value.is_array()).ok_or_else(|| {
+                    ScenarioError::new(object.path(key), "must be a list of strings")
+                })?;
+                rules.names = names.into_iter().map(Into::into).collect();
+            }
+            "wake_phrase" => rules.wake_phrase = object.text(key)?,
+            "language" => rules.language = object.text(key)?.unwrap_or(rules.language),
+            "speaker_delay" if value.is_null() => speaker_delay = None,
+            "speaker_delay" => speaker_delay = object.time(key)?,
+            _ => return Err(ScenarioError::new(object.path(key), "is unknown")),
+        }
+    }
+    rules.validate().map_err(|bad| {
+        let field = bad.field.trim_start_matches("meeting.");
+        ScenarioError::new(object.path(field), bad.reason)
+    })?;
+    Ok(ScriptedMeeting { rules, speaker_delay })
 }
 
 /// An opinion of the STT's provider about the user's turn.

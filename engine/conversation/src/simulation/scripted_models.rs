@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::contract::event::Role;
+use crate::contract::event::{HistoryItem, Role};
 use crate::contract::input::{Input, LlmEvent, TtsEvent};
 use crate::contract::output::{LlmRequest, SpeechSource, ToolMessage, TtsRequest};
 use crate::contract::settings::SpokenMessage;
@@ -12,6 +12,12 @@ use crate::words::normalize_text;
 
 fn non_negative_duration(time: f64) -> Duration {
     Duration::from_secs_f64(time.max(0.0))
+}
+
+/// The words of an item of the history, without the name of the speaker before them.
+fn words_of(item: &HistoryItem) -> &str {
+    let words = item.speaker.as_ref().and_then(|speaker| item.text.strip_prefix(speaker.as_str()));
+    words.and_then(|words| words.strip_prefix(": ")).unwrap_or(&item.text)
 }
 
 impl Simulation<'_> {
@@ -32,7 +38,7 @@ impl Simulation<'_> {
             .iter()
             .rev()
             .find(|item| item.role == Role::User)
-            .map(|item| normalize_text(&item.text))?;
+            .map(|item| normalize_text(words_of(item)))?;
         replies.iter().position(|reply| {
             reply.in_reply_to == "*"
                 || !reply.in_reply_to.starts_with("tool:")

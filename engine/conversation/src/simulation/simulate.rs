@@ -138,7 +138,8 @@ impl<'a> Simulation<'a> {
             user_id: "user".into(),
             tools: tools.collect(),
             ..spec
-        };
+        }
+        .with_participation(scenario.meeting.as_ref().map(|meeting| meeting.rules.clone()));
         let hold_after = spec.min_interruption_duration;
         let mut conversation = Conversation::new(spec);
         conversation.set_explain(explain);
@@ -218,6 +219,18 @@ impl<'a> Simulation<'a> {
         {
             self.schedule(time_at(item.to + item.stt_delay / 2), 1, ScheduledEvent::Interim(index));
             self.schedule(time_at(item.to + item.stt_delay), 1, ScheduledEvent::Final(index));
+        }
+        for item in &scenario.user {
+            let Some((name, meeting)) = item.speaker.as_ref().zip(scenario.meeting.as_ref()) else {
+                continue;
+            };
+            let Some(delay) = meeting.speaker_delay else { continue };
+            let (from, to) = (time_at(item.from), time_at(item.to));
+            let started = Input::SpeakerStarted { name: name.clone(), at: from };
+            let stopped = Input::SpeakerStopped { name: name.clone(), at: to };
+            for (at, input) in [(from, started), (to, stopped)] {
+                self.schedule(at + delay, 1, ScheduledEvent::Inputs(vec![input]));
+            }
         }
         for (at, hint) in &scenario.hints {
             let hint = Input::TurnHint(*hint);

@@ -103,7 +103,7 @@ pub(super) fn committed_once(h: &RunLog) -> Result<(), String> {
     let emitted: Vec<&String> = events(&h.entries)
         .into_iter()
         .filter_map(
-            |(_, e)| if let Event::UtteranceCommitted { text } = e { Some(text) } else { None },
+            |(_, e)| if let Event::UtteranceCommitted { text, .. } = e { Some(text) } else { None },
         )
         .collect();
     let in_history: Vec<&String> = events(&h.entries)
@@ -147,8 +147,10 @@ pub(super) fn no_word_lost(h: &RunLog) -> Result<(), String> {
                 finals.extend(split_words(text))
             }
             LogEntry::Output(_, Output::Emit(envelope)) => match &envelope.event {
-                Event::UtteranceCommitted { text } if text == "what is the time" => responds += 1,
-                Event::UtteranceCommitted { text } => committed.extend(split_words(text)),
+                Event::UtteranceCommitted { text, .. } if text == "what is the time" => {
+                    responds += 1
+                }
+                Event::UtteranceCommitted { text, .. } => committed.extend(split_words(text)),
                 Event::Ended { .. } => break,
                 _ => {}
             },

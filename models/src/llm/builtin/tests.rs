@@ -21,6 +21,7 @@ const PROMPT: &str = "You are Ada, the receptionist of the Bluebird Clinic in Sp
 fn item(role: Role, text: &str) -> HistoryItem {
     HistoryItem {
         role,
+        speaker: None,
         name: None,
         arguments: None,
         text: text.into(),

@@ -1,0 +1,139 @@
+//! What is known about the people in a conversation of several: who spoke when, and whose utterance
+//! was answered. Plain data and queries on it.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use crate::contract::time::Time;
+
+/// How long reports about speakers are kept: they may be late by seconds, and correct committed
+/// utterances.
+const SPEAKER_MEMORY: Duration = Duration::from_secs(60);
+
+/// Maximum number of names that are remembered, to see who else is addressed.
+const MAX_KNOWN_NAMES: usize = 100;
+
+/// The words of one final transcript.
+#[derive(Clone, Debug)]
+pub(crate) struct TurnPart {
+    pub(crate) text: String,
+    /// True onset and end of its speech, if the VAD detected it.
+    pub(crate) span: Option<(Time, Time)>,
+}
+
+/// An utterance of one speaker, and how it is answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpokenTurn {
+    /// True onset and end.
+    pub(crate) span: Option<(Time, Time)>,
+    pub(crate) speaker: Option<String>,
+    /// Whether its answer begins as in a call, without the wait for silence.
+    pub(crate) is_direct: bool,
+}
+
+impl SpokenTurn {
+    /// Speech of a call with one user.
+    pub(crate) fn of_user(span: Option<(Time, Time)>) -> Self {
+        Self { span, ..Self::default() }
+    }
+}
+
+/// A reported interval of speech.
+pub(crate) struct SpokenInterval {
+    name: String,
+    start: Time,
+    /// `None` = the person still speaks.
+    end: Option<Time>,
+}
+
+/// What is known about the people in the conversation.
+#[derive(Default)]
+pub(crate) struct People {
+    /// In the order of the reports.
+    pub(crate) intervals: VecDeque<SpokenInterval>,
+    /// Utterances whose speakers may still change: number of the turn, time, speaker.
+    pub(crate) committed: VecDeque<(u32, (Time, Time), Option<String>)>,
+    /// Everybody who has spoken.
+    pub(crate) names: Vec<String>,
+    /// The speaker of the last answered turn, if there is one.
+    pub(crate) answered: Option<Option<String>>,
+    /// End of the last answer that was heard.
+    pub(crate) last_answer_end: Option<Time>,
+    /// The speaker of a wake phrase without a request, and the time until which one may follow.
+    pub(crate) attention: Option<(Option<String>, Time)>,
+}
+
+impl People {
+    pub(crate) fn speaker_of(&self, span: (Time, Time), now: Time) -> Option<String> {
+        longest_speaker(&self.intervals, span, now)
+    }
+
+    /// Whether any speaker was ever reported.
+    pub(crate) fn are_reported(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// Records that a person speaks since `at`. Returns whether that is new.
+    pub(crate) fn start_interval(&mut self, name: &str, at: Time) -> bool {
+        if !self.names.iter().any(|known| known == name) && self.names.len() < MAX_KNOWN_NAMES {
+            self.names.push(name.to_owned());
+        }
+        let is_new = !self.intervals.iter().any(|known| known.name == name && known.end.is_none());
+        if is_new {
+            let name = name.to_owned();
+            self.intervals.push_back(SpokenInterval { name, start: at, end: None });
+        }
+        is_new
+    }
+
+    /// Records that a person stopped at `at`. Returns whether that is new.
+    pub(crate) fn end_interval(&mut self, name: &str, at: Time) -> bool {
+        let mut known = self.intervals.iter_mut().rev();
+        match known.find(|known| known.name == name && known.end.is_none()) {
+            Some(interval) => {
+                interval.end = Some(at.max(interval.start));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The committed utterances whose speaker is another one by the reports so far: number of the
+    /// turn, and name. Forgets old reports.
+    pub(crate) fn correct_committed(&mut self, now: Time) -> Vec<(u32, String)> {
+        let mut corrections = Vec::new();
+        for (turn, span, speaker) in &mut self.committed {
+            let name = longest_speaker(&self.intervals, *span, now);
+            if let Some(name) = name.filter(|name| speaker.as_ref() != Some(name)) {
+                *speaker = Some(name.clone());
+                corrections.push((*turn, name));
+            }
+        }
+        let is_old = |at: Time| now.since(at) > SPEAKER_MEMORY;
+        self.intervals.retain(|interval| interval.end.is_none_or(|end| !is_old(end)));
+        self.committed.retain(|(_, (_, end), _)| !is_old(*end));
+        corrections
+    }
+}
+
+/// The person with the longest reported speech within a time.
+fn longest_speaker(
+    intervals: &VecDeque<SpokenInterval>,
+    (onset, end): (Time, Time),
+    now: Time,
+) -> Option<String> {
+    let mut totals: Vec<(Duration, &str)> = Vec::new();
+    for interval in intervals {
+        let (from, to) = (interval.start.max(onset), interval.end.unwrap_or(now).min(end));
+        if to <= from {
+            continue;
+        }
+        match totals.iter_mut().find(|(_, name)| *name == interval.name) {
+            Some(total) => total.0 += to.since(from),
+            None => totals.push((to.since(from), &interval.name)),
+        }
+    }
+    // The first one of equals.
+    let longest = totals.into_iter().rev().max_by_key(|(total, _)| *total);
+    longest.map(|(_, name)| name.to_owned())
+}
