@@ -165,6 +165,7 @@ pub async fn ask(llm: &dyn Llm, limit: Duration) -> Result<TextResult, Error> {
     let (sink, mut events) = channel();
     let question = HistoryItem {
         role: Role::User,
+        speaker: None,
         name: None,
         arguments: None,
         text: "Hello, can you hear me?".into(),

@@ -153,6 +153,7 @@ impl Evaluator {
             prompt: PROMPT.into(),
             history: vec![Arc::new(HistoryItem {
                 role: Role::User,
+                speaker: None,
                 name: None,
                 arguments: None,
                 text: question.into(),

@@ -168,6 +168,7 @@ fn turn_settings<'a>(
         warning_message: avatar.exit_heads_up_message.messages.first().cloned(),
         exit_message: avatar.exit_message.messages.first().cloned(),
         error_message: Some(non_empty(agent.config.error_message.as_ref())),
+        participation: None,
         user_id: row.user_id.clone().filter(|id| !id.is_empty()).unwrap_or_else(|| row.id.clone()),
         tools,
         fallback_llm,

@@ -49,6 +49,7 @@ pub fn check_by_tool_calls(llm: &(impl Llm + ?Sized), check: GuardrailCheck) -> 
         prompt: CHECK_PROMPT.into(),
         history: vec![Arc::new(HistoryItem {
             role: Role::User,
+            speaker: None,
             name: None,
             arguments: None,
             text: check.user_text,

@@ -48,6 +48,7 @@ pub(super) fn with_history(history: Vec<HistoryItem>) -> Request {
 pub(super) fn item(role: Role, text: &str) -> HistoryItem {
     HistoryItem {
         role,
+        speaker: None,
         name: None,
         arguments: None,
         text: text.into(),

@@ -139,6 +139,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
             min_speech_duration: Duration::from_millis(50),
             min_silence_duration: Duration::from_millis(250),
         },
+        participation: None,
         user_id: "user".into(),
         tools: vec![
             ToolSpec { name: "plain".into(), ..ToolSpec::default() },

@@ -129,6 +129,7 @@ mod tests {
     fn resolved(turns: &[&str], text: &str) -> Option<String> {
         let item = |text: &&str| HistoryItem {
             role: Role::User,
+            speaker: None,
             name: None,
             arguments: None,
             text: (*text).into(),
