@@ -157,6 +157,11 @@ const MAX_CODE_LINES: usize = 430;
 /// Files above that limit, each with its reason.
 const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
+        "engine/conversation/src/contract/event.rs",
+        440,
+        "the public vocabulary as one enum, beside its names in webhooks",
+    ),
+    (
         "engine/src/engine.rs",
         470,
         "start, stop, offers and commands of the engine: a split would make its directory of calls \
