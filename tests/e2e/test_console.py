@@ -637,8 +637,8 @@ def test_an_agent_is_sent_into_a_meeting(server, console):
     with console_page.expect_status(400):
         page.click("dialog >> text=Send >> nth=-1")
         page.wait_for_selector(
-            "dialog .fault:has-text('The address must be a meeting of Google Meet, Zoom or "
-            "Microsoft Teams.')"
+            "dialog .fault:has-text('The address must be a meeting of Google Meet "
+            "(meet.google.com), Zoom (zoom.us, zoom.com) or Microsoft Teams')"
         )
     address.fill("https://meet.google.com/abc-defg-hij")
     with console_page.expect_status(502):
