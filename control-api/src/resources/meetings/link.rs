@@ -20,15 +20,6 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    /// The name in the store and in JSON.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::GoogleMeet => "google_meet",
-            Self::Zoom => "zoom",
-            Self::MicrosoftTeams => "microsoft_teams",
-        }
-    }
-
     /// The platform of a host, in lower case.
     fn of_host(host: &str) -> Option<Self> {
         let is_of = |domain: &str| {
@@ -168,8 +159,8 @@ fn thread_of_coords(coords: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn code(link: &str) -> Result<(&'static str, String), &'static str> {
-        MeetingLink::parse(link).map(|link| (link.platform.as_str(), link.code))
+    fn code(link: &str) -> Result<(Platform, String), &'static str> {
+        MeetingLink::parse(link).map(|link| (link.platform, link.code))
     }
 
     #[test]
@@ -177,37 +168,41 @@ mod tests {
         let thread = "19:meeting_Zm9v@thread.v2";
         let coords = STANDARD.encode(format!(r#"{{"conversationId":"{thread}"}}"#));
         for (link, platform, expected) in [
-            ("https://meet.google.com/abc-defg-hij", "google_meet", "abc-defg-hij"),
-            ("https://meet.google.com/ABC-defg-hij?authuser=1", "google_meet", "abc-defg-hij"),
-            ("https://meet.google.com/lookup/standup", "google_meet", "lookup/standup"),
-            ("https://zoom.us/j/1234567890?pwd=secret", "zoom", "1234567890"),
-            ("https://us05web.zoom.us/wc/1234567890/join", "zoom", "1234567890"),
-            ("https://app.ZOOM.com/wc/join/1234567890", "zoom", "1234567890"),
+            ("https://meet.google.com/abc-defg-hij", Platform::GoogleMeet, "abc-defg-hij"),
+            (
+                "https://meet.google.com/ABC-defg-hij?authuser=1",
+                Platform::GoogleMeet,
+                "abc-defg-hij",
+            ),
+            ("https://meet.google.com/lookup/standup", Platform::GoogleMeet, "lookup/standup"),
+            ("https://zoom.us/j/1234567890?pwd=secret", Platform::Zoom, "1234567890"),
+            ("https://us05web.zoom.us/wc/1234567890/join", Platform::Zoom, "1234567890"),
+            ("https://app.ZOOM.com/wc/join/1234567890", Platform::Zoom, "1234567890"),
             (
                 "https://teams.microsoft.com/meet/2345678901234?p=Pass",
-                "microsoft_teams",
+                Platform::MicrosoftTeams,
                 "2345678901234",
             ),
             (
                 "https://teams.microsoft.com/l/meetup-join/19%3ameeting_Zm9v%40thread.v2/0?context=%7b%7d",
-                "microsoft_teams",
+                Platform::MicrosoftTeams,
                 thread,
             ),
             (
                 "https://teams.microsoft.com/v2/?meetingjoin=true#/l/meetup-join/19:meeting_Zm9v@thread.v2/0",
-                "microsoft_teams",
+                Platform::MicrosoftTeams,
                 thread,
             ),
             (
                 "https://teams.microsoft.com/dl/launcher/launcher.html?url=%2F_%23%2Fl%2Fmeetup-join%2F19%3Ameeting_Zm9v%40thread.v2%2F0",
-                "microsoft_teams",
+                Platform::MicrosoftTeams,
                 thread,
             ),
         ] {
             assert_eq!(code(link), Ok((platform, expected.to_owned())), "{link}");
         }
         let light = format!("https://teams.live.com/light-meetings/launch?coords={coords}");
-        assert_eq!(code(&light), Ok(("microsoft_teams", thread.to_owned())));
+        assert_eq!(code(&light), Ok((Platform::MicrosoftTeams, thread.to_owned())));
     }
 
     #[test]
