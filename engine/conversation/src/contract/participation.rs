@@ -56,8 +56,6 @@ pub struct Participation {
     /// Words that address the agent in addition to its names; in [`ParticipationMode::Observer`],
     /// instead of them.
     pub wake_phrase: Option<String>,
-    /// Language of the conversation (ISO 639-1), for greetings and statements.
-    pub language: String,
     /// [`Spec::min_endpointing_delay`] unless the utterance ends with an address.
     ///
     /// [`Spec::min_endpointing_delay`]: crate::contract::spec::Spec::min_endpointing_delay
@@ -83,7 +81,6 @@ impl Default for Participation {
             mode: ParticipationMode::Participant,
             names: Vec::new(),
             wake_phrase: None,
-            language: "en".into(),
             min_endpointing_delay: Duration::from_secs(1),
             max_endpointing_delay: Duration::from_secs(4),
             min_silence_before_answer: Duration::from_millis(800),

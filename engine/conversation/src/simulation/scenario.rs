@@ -258,7 +258,6 @@ fn read_meeting(object: &ObjectReader<'_>) -> ParseResult<ScriptedMeeting> {
                 rules.names = names.into_iter().map(Into::into).collect();
             }
             "wake_phrase" => rules.wake_phrase = object.text(key)?,
-            "language" => rules.language = object.text(key)?.unwrap_or(rules.language),
             "speaker_delay" if value.is_null() => speaker_delay = None,
             "speaker_delay" => speaker_delay = object.time(key)?,
             _ => return Err(ScenarioError::new(object.path(key), "is unknown")),
