@@ -8,30 +8,18 @@ import signal
 
 import pytest
 
-from kit import sdp
 from kit.polling import wait_until
 from kit.server_metrics import metric
-from kit.store_outage import ask, check_record, create_agent, join
+from kit.store_outage import (
+    REQUEST_TIMEOUT,
+    ask,
+    check_record,
+    create_agent,
+    join,
+    offer,
+)
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.webrtc_client import run_async
-
-#: Maximum time of a request during an outage. The server answers within 2 s.
-REQUEST_TIMEOUT = 8
-
-
-def offer(server, conversation):
-    """The reply to another offer of a client that has joined."""
-    return server.request(
-        "POST",
-        f"/rtc/{conversation['id']}",
-        key=None,
-        raw=sdp.make_offer().encode(),
-        headers={
-            "content-type": "application/sdp",
-            "authorization": f"Bearer {conversation['token']}",
-        },
-        timeout=REQUEST_TIMEOUT,
-    )
 
 
 def test_an_outage_of_the_database_ends_no_call_and_loses_no_event(separated_servers, webhook_log):

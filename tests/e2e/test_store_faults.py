@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from kit import sdp
 from kit.polling import wait_until
 from kit.server_metrics import metric
-from kit.store_outage import ask, check_record, create_agent, join
+from kit.store_outage import ask, check_record, create_agent, join, offer
 from kit.typed_call import TEST_TIMEOUT
 from kit.webrtc_client import run_async
 
@@ -155,18 +154,6 @@ def test_a_hundred_pairs_of_concurrent_offers_lose_no_call(separated_servers):
     both = separated_servers()
     one, other = both.servers
     agent = create_agent(one, None)
-
-    def offer(server, conversation):
-        return server.request(
-            "POST",
-            f"/rtc/{conversation['id']}",
-            key=None,
-            raw=sdp.make_offer().encode(),
-            headers={
-                "content-type": "application/sdp",
-                "authorization": f"Bearer {conversation['token']}",
-            },
-        )
 
     async def one_try(number):
         conversation = one.create_conversation(agent)

@@ -8,7 +8,8 @@
 //!
 //! Only one of the two changes of `new` succeeds, so a request is either executed or its sender
 //! knows that it never will be. A sender that ends, or loses the database, changes nothing: after
-//! its deadline, a request is not taken either. Rows are announced with `NOTIFY`, whose payload is limited to 8 kB.
+//! its deadline, a request is not taken either. Rows are announced with `NOTIFY`, whose payload is
+//! limited to 8 kB.
 
 use super::ownership::database_now;
 use super::{Result, Store};

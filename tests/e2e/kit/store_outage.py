@@ -2,10 +2,13 @@
 
 import json
 
-from . import typed_call
+from . import sdp, typed_call
 from .typed_call import TEST_TIMEOUT, TypedCall
 
 KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
+
+#: Maximum time of a request during an outage. The server answers within 2 s.
+REQUEST_TIMEOUT = 8
 
 
 def create_agent(server, webhook_log):
@@ -26,6 +29,21 @@ async def join(server, conversation):
         "the first answer on record",
     )
     return client
+
+
+def offer(server, conversation):
+    """The reply to another offer of a client, which never connects."""
+    return server.request(
+        "POST",
+        f"/rtc/{conversation['id']}",
+        key=None,
+        raw=sdp.make_offer().encode(),
+        headers={
+            "content-type": "application/sdp",
+            "authorization": f"Bearer {conversation['token']}",
+        },
+        timeout=REQUEST_TIMEOUT,
+    )
 
 
 def check_record(server, conversation, webhook_log, questions: int):
