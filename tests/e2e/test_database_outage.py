@@ -17,6 +17,7 @@ from kit.store_outage import (
     create_agent,
     join,
     offer,
+    run_long_separation,
 )
 from kit.typed_call import TEST_TIMEOUT, TypedCall
 from kit.webrtc_client import run_async
@@ -73,29 +74,8 @@ def test_a_separated_server_s_calls_end_once_and_it_hangs_them_up(
 ):
     both = separated_servers(lease=4, silence=3)
     one, other = both.servers
-    conversation = one.create_conversation(create_agent(one, webhook_log))
-
-    async def call():
-        client = await join(one, conversation)
-        getattr(both.proxies[0], how)()
-        await ask(client)
-        await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
-        assert one.is_alive()
-        await ask(client)
-        both.proxies[0].resume()
-        await client.wait_for(
-            lambda: client.find_message(event="call_ended"), what="the end of the call"
-        )
-        await client.peer.close()
-
-    run_async(call())
-    record = check_record(other, conversation, webhook_log, questions=1)
-    assert record["end_reason"] == "error"
-    wait_until(
-        lambda: metric(one, "visavis_events_fenced_total") > 0,
-        lambda: f"a fenced event\n{one.log_tail()}",
-        TEST_TIMEOUT,
-    )
+    proxy = both.proxies[0]
+    run_long_separation(both, webhook_log, getattr(proxy, how), proxy.resume)
     # It goes on with new calls.
     wait_until(
         lambda: one.request("GET", "/readyz", key=None).status == 200,

@@ -8,7 +8,7 @@ import pytest
 
 from kit.polling import wait_until
 from kit.server_metrics import metric
-from kit.store_outage import ask, check_record, create_agent, join, offer
+from kit.store_outage import ask, check_record, create_agent, join, offer, run_long_separation
 from kit.typed_call import TEST_TIMEOUT
 from kit.webrtc_client import run_async
 
@@ -58,30 +58,9 @@ def test_a_partition_shorter_than_the_silence_ends_no_call(servers_on_own_postgr
 def test_a_longer_partition_ends_the_call_once_and_the_server_hangs_up(
     servers_on_own_postgres, webhook_log
 ):
-    both = servers_on_own_postgres(lease=4, silence=3)
-    one, other = both.servers
-    conversation = one.create_conversation(create_agent(one, webhook_log))
-
-    async def call():
-        client = await join(one, conversation)
-        both.postgres.cut(0)
-        await ask(client)
-        await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
-        await ask(client)
-        both.postgres.heal(0)
-        await client.wait_for(
-            lambda: client.find_message(event="call_ended"), what="the end of the call"
-        )
-        await client.peer.close()
-
-    run_async(call())
-    record = check_record(other, conversation, webhook_log, questions=1)
-    assert record["end_reason"] == "error"
-    wait_until(
-        lambda: metric(one, "visavis_events_fenced_total") > 0,
-        lambda: f"a fenced event\n{one.log_tail()}",
-        TEST_TIMEOUT,
-    )
+    pair = servers_on_own_postgres(lease=4, silence=3)
+    network = pair.postgres
+    run_long_separation(pair, webhook_log, lambda: network.cut(0), lambda: network.heal(0))
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])

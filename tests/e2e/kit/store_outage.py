@@ -1,9 +1,13 @@
 """A call whose servers lose their database: what it says, and what its record must contain."""
 
+import asyncio
 import json
 
 from . import sdp, typed_call
+from .polling import wait_until
+from .server_metrics import metric
 from .typed_call import TEST_TIMEOUT, TypedCall
+from .webrtc_client import run_async
 
 KNOWLEDGE = "The museum has an old clock in the first room. The garden opens at noon."
 
@@ -58,3 +62,32 @@ def check_record(server, conversation, webhook_log, questions: int):
     assert [number for number, _ in received] == list(range(1, len(received) + 1)), received
     assert [name for _, name in received].count("call_ended") == 1, received
     return record
+
+
+def run_long_separation(pair, webhook_log, separate, rejoin):
+    """A call of the first server, which is cut off from the database until the other one has ended
+    the call: the server then hangs it up, and the record ends once."""
+    one, other = pair.servers
+    conversation = one.create_conversation(create_agent(one, webhook_log))
+
+    async def call():
+        client = await join(one, conversation)
+        separate()
+        await ask(client)
+        await asyncio.to_thread(other.wait_for, conversation["id"], "ENDED", TEST_TIMEOUT)
+        assert one.is_alive()
+        await ask(client)
+        rejoin()
+        await client.wait_for(
+            lambda: client.find_message(event="call_ended"), what="the end of the call"
+        )
+        await client.peer.close()
+
+    run_async(call())
+    record = check_record(other, conversation, webhook_log, questions=1)
+    assert record["end_reason"] == "error"
+    wait_until(
+        lambda: metric(one, "visavis_events_fenced_total") > 0,
+        lambda: f"a fenced event\n{one.log_tail()}",
+        TEST_TIMEOUT,
+    )
