@@ -181,7 +181,7 @@ def test_a_failed_refresh_is_reported_until_one_succeeds(open_servers):
 def test_the_refresh_ends_when_the_page_is_left(open_servers):
     found = open_servers([listed(is_self=True)])
     before = found.requests
-    with found.page.expect_request(f"**{PATH}?*"):
+    with found.page.expect_response(f"**{PATH}?*"):
         found.refresh()
     assert found.requests == before + 1
     found.console_page.navigate("keys")
