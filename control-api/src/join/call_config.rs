@@ -104,6 +104,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
             is_optional: settings.config.recording.optional,
             warning: recording_warning,
         }),
+        reconnect_timeout: None,
     })
 }
 

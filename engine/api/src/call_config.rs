@@ -5,6 +5,7 @@
 //! knowledge are read at the offer.
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use conversation::id::ConversationId;
@@ -53,6 +54,9 @@ pub struct CallConfig {
     pub record_trace: bool,
     /// Whether and how the call is recorded.
     pub recording: Option<RecordingChoice>,
+    /// How long the call waits for a connection that was closed or does not respond; `None` = as
+    /// the engine is configured.
+    pub reconnect_timeout: Option<Duration>,
 }
 
 /// How a call is recorded.
@@ -89,6 +93,7 @@ impl CallConfig {
             trust_client_context: false,
             record_trace: false,
             recording: None,
+            reconnect_timeout: None,
         }
     }
 }

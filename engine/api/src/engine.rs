@@ -24,6 +24,19 @@ pub trait Engine: Send + Sync + 'static {
     /// not before.
     fn accept_offer(&self, offer: Offer) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>>;
 
+    /// Opens a connection that carries samples instead of WebRTC: starts the call, or moves it to
+    /// this connection. For services that deliver the audio of a call over a socket.
+    ///
+    /// The same rules as for an offer apply, but the connection is up at once, and there is no
+    /// video.
+    fn open_audio(
+        &self,
+        offer: AudioOffer,
+    ) -> BoxFuture<'_, Result<Box<dyn AudioLine>, OfferError>> {
+        drop(offer);
+        Box::pin(async { Err(OfferError::NotAcceptable("audio lines are not supported".into())) })
+    }
+
     /// Sends a command to a running call.
     fn send_command(
         &self,
@@ -104,6 +117,27 @@ pub struct Offer {
     pub commands: Vec<Command>,
     /// The origin of the offer.
     pub caller: Caller,
+}
+
+/// A request for a connection that carries samples.
+pub struct AudioOffer {
+    /// The call's configuration. Ignored if the conversation is already running.
+    pub config: Arc<CallConfig>,
+    /// Commands received before the call started, in order. They take effect at the join.
+    pub commands: Vec<Command>,
+    /// Sample rate of both directions, in Hz: 8,000 to 48,000.
+    pub sample_rate: u32,
+}
+
+/// The client's end of a connection that carries samples, mono. Dropping it acts like a connection
+/// that was lost.
+pub trait AudioLine: Send {
+    /// Sends `heard` to the call, and appends to `spoken` what the agent has said since the last
+    /// call of this method. Nothing is appended while the agent is silent. Never blocks. Returns
+    /// false once the call has hung up.
+    ///
+    /// Call it every 20 ms, with 20 ms of audio, or with less if less has arrived.
+    fn exchange(&mut self, heard: &[i16], spoken: &mut Vec<i16>) -> bool;
 }
 
 /// An accepted offer.

@@ -21,7 +21,9 @@ pub use call_config::{
     AvatarChoice, CallConfig, Guardrail, LlmChoice, PoseSetFile, Pronunciation, RecordingChoice,
     SttChoice, TtsChoice,
 };
-pub use engine::{AcceptedOffer, Caller, CommandError, Engine, Offer, OfferError};
+pub use engine::{
+    AcceptedOffer, AudioLine, AudioOffer, Caller, CommandError, Engine, Offer, OfferError,
+};
 pub use event_sink::EventSink;
 pub use knowledge::Knowledge;
 pub use recordings::{

@@ -337,6 +337,21 @@ pub enum Command {
     End,
     /// The user leaves.
     Leave,
+    /// A person of a conversation of several people started or stopped speaking
+    /// ([`Input::SpeakerStarted`]). For reports that do not know the call's clock.
+    Speaker {
+        /// The name, which identifies the person.
+        name: String,
+        /// Whether the person started.
+        is_speaking: bool,
+        /// How long ago that was, in milliseconds.
+        age_ms: u64,
+    },
+    /// Emit an event that another component observed first ([`Input::ExternalEvent`]).
+    Emit {
+        /// The event.
+        event: Box<Event>,
+    },
     /// The server ends the call: it drains, or it has failed.
     Stop {
         /// The reason.

@@ -256,6 +256,7 @@ impl ConversationView {
             | Event::LlmStarted
             | Event::LlmCancelled
             | Event::Error { .. }
+            | Event::MeetingStatus { .. }
             | Event::RecordingReady { .. }
             | Event::UserTranscript { .. }
             | Event::LlmText { .. }

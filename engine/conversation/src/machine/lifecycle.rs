@@ -297,6 +297,19 @@ impl Conversation {
                 }
                 CommandOutcome::Accepted
             }
+            Command::Speaker { name, is_speaking, age_ms } => {
+                let at = self.now - Duration::from_millis(age_ms);
+                if is_speaking {
+                    self.speaker_started(&name, at);
+                } else {
+                    self.speaker_stopped(&name, at);
+                }
+                CommandOutcome::Accepted
+            }
+            Command::Emit { event } => {
+                self.emit(*event);
+                CommandOutcome::Accepted
+            }
             Command::End => self.end_by_command(EndReason::EndedByApi),
             Command::Leave => self.end_by_command(EndReason::UserLeft),
             Command::Stop { reason, exit_message: true } => {

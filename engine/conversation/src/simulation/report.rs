@@ -42,6 +42,7 @@ impl Report {
             | Event::Snippets { .. }
             | Event::TurnReplyHeard { .. }
             | Event::Warning { .. }
+            | Event::MeetingStatus { .. }
             | Event::RecordingEnded { .. }
             | Event::RecordingStarted
             | Event::RecordingReady { .. }
