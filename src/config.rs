@@ -5,6 +5,7 @@
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
 mod keys;
+mod meetings;
 pub(crate) mod providers;
 mod recording;
 mod secret_file;
@@ -31,6 +32,7 @@ pub(crate) struct Config {
     pub(crate) knowledge: Knowledge,
     pub(crate) recording: recording::Recording,
     pub(crate) storage: recording::Storage,
+    pub(crate) meetings: meetings::Meetings,
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
@@ -371,6 +373,7 @@ impl Config {
         }
         self.recording.validate()?;
         self.storage.validate()?;
+        self.meetings.validate()?;
         self.media.ports().map_err(|reason| ("media.udp_ports", reason))?;
         if let Some(url) = &self.server.public_url {
             let fault = |reason: &str| Err(("server.public_url", format!("\"{url}\" {reason}")));

@@ -292,6 +292,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             })
             .collect(),
         storage: config.storage.config(),
+        meetings: config.meetings.config(),
         recordings: control_api::Recordings {
             link_validity: Duration::from_secs(config.recording.link_seconds),
             ffmpeg: deliver::find_ffmpeg(),

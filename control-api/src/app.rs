@@ -26,6 +26,7 @@ use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use crate::state::media_link::MediaLinkSigner;
+use crate::state::meetings::Meetings;
 use crate::state::photo_checks::PhotoChecks;
 use crate::state::rate_limit::{RateLimit, WindowLimit};
 use crate::state::relay::Relay;
@@ -224,6 +225,7 @@ impl App {
             [key(&config.secrets_key, "secrets.key")?, key(&config.tokens_key, "tokens.key")?];
         let (vault, tokens) = (Vault::new(&keys[0]), TokenSigner::new(&keys[1]));
         let media_links = MediaLinkSigner::new(&keys[1]);
+        let meetings = Arc::new(Meetings::new(&keys[1]));
         let storage = Arc::new(Storage::open(&data, &config.storage).map_err(OpenError::storage)?);
         let server_id: Arc<str> = load_server_id(&data.join("server.id")).map_err(fail)?.into();
         let unusable = |error: store::Error| OpenError::database(&config.database_url, error);
@@ -314,6 +316,7 @@ impl App {
             preview_renderer: Arc::default(),
             storage,
             recordings: Arc::default(),
+            meetings,
             document_queued: Arc::default(),
             document_read: Arc::default(),
             query_embedder: meaning,

@@ -20,6 +20,7 @@ use crate::resources::custom_avatars::bake::BakeTask;
 use crate::resources::custom_avatars::erase::EraseTask;
 use crate::resources::knowledge::embeddings::EmbeddingTask;
 use crate::resources::knowledge::ingestion::IngestionTask;
+use crate::resources::meetings::{Accounts, BotWatch, Lifecycle, MeetingTask};
 use crate::resources::recordings::conversion::ConversionTask;
 use crate::resources::recordings::delivery::DeliveryTask;
 use crate::resources::recordings::files::RecordingFolder;
@@ -82,6 +83,7 @@ pub(crate) async fn run(
         spawn_supervised(tasks, stopped, "recordings", DeliveryTask(worker.clone())),
         spawn_supervised(tasks, stopped, "recording_conversions", ConversionTask(worker)),
         spawn_supervised(tasks, stopped, "recording_storage", storing_task(state)),
+        spawn_supervised(tasks, stopped, "meetings", meeting_task(state)),
         spawn_supervised(tasks, stopped, "key_uses", key_usage_task(state)),
         spawn_supervised(tasks, stopped, "meaning", embedding_task(state)),
     ];
@@ -227,6 +229,19 @@ fn storing_task(state: &AppState) -> StoringTask {
         storage: Arc::clone(&state.storage),
         retry_delay: state.config.recordings.retry_delay,
         queue: Arc::clone(&state.recordings),
+    }
+}
+
+fn meeting_task(state: &AppState) -> MeetingTask {
+    MeetingTask {
+        server_id: Arc::clone(&state.server_id),
+        meetings: Arc::clone(&state.meetings),
+        watch: BotWatch {
+            lifecycle: Lifecycle::of(state),
+            accounts: Accounts::of(state),
+            config: state.config.meetings.clone(),
+            meetings: Arc::clone(&state.meetings),
+        },
     }
 }
 

@@ -14,6 +14,7 @@ use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::meeting_services::{MediaMode, SERVICES};
 use crate::secret_key::SecretKey;
 use crate::store::crash_points::CrashHook;
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// How recordings are delivered.
     pub recordings: Recordings,
+    /// `[meetings]`
+    pub meetings: MeetingsConfig,
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
@@ -115,6 +118,7 @@ impl Default for Config {
             ice_servers: Vec::new(),
             storage: StorageConfig::default(),
             recordings: Recordings::default(),
+            meetings: MeetingsConfig::default(),
             extract_command: None,
             photo_command: None,
             require_consent: false,
@@ -304,6 +308,80 @@ impl Default for Recordings {
             ffmpeg: None,
             min_free: 0,
         }
+    }
+}
+
+/// `[meetings]`: the meeting-bot service of the workspaces without their own, and the times of all
+/// meetings.
+#[derive(Clone)]
+pub struct MeetingsConfig {
+    /// `meetings.provider`; `None` = only workspaces with their own account send agents into
+    /// meetings.
+    pub provider: Option<String>,
+    /// `meetings.url`: base URL of the service; `None` = its own.
+    pub url: Option<String>,
+    /// `meetings.key`. Secret.
+    pub key: Option<String>,
+    /// `meetings.webhook_secret`. Secret.
+    pub webhook_secret: Option<String>,
+    /// `meetings.media`: how a service that can choose delivers media, `page` or `socket`.
+    pub media: String,
+    /// `meetings.lobby_timeout`: time for joining, including the admission.
+    pub lobby_timeout: Duration,
+    /// `meetings.alone_timeout`: time after which an agent that is alone leaves.
+    pub alone_timeout: Duration,
+    /// `meetings.max_duration`: maximum time in a meeting, unless the agent states one.
+    pub max_duration: Duration,
+    /// `meetings.reconnect_timeout`: time for which a call waits for its page or socket.
+    pub reconnect_timeout: Duration,
+    /// `meetings.message`: posted to the meeting's chat; `None` = a sentence about the agent, empty =
+    /// nothing.
+    pub message: Option<String>,
+    /// `meetings.login_groups`: groups of accounts at Attendee, by the `email` of agents.
+    pub login_groups: Vec<(String, String)>,
+}
+
+impl Default for MeetingsConfig {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            url: None,
+            key: None,
+            webhook_secret: None,
+            media: "page".to_owned(),
+            lobby_timeout: Duration::from_secs(600),
+            alone_timeout: Duration::from_secs(60),
+            max_duration: Duration::from_secs(14_400),
+            reconnect_timeout: Duration::from_secs(60),
+            message: None,
+            login_groups: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Debug for MeetingsConfig {
+    /// Without the secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeetingsConfig").field("provider", &self.provider).finish_non_exhaustive()
+    }
+}
+
+impl MeetingsConfig {
+    /// Checks `meetings.provider`.
+    ///
+    /// # Errors
+    /// What is wrong with it, as the end of a sentence.
+    pub fn check_provider(name: &str) -> Result<(), String> {
+        if SERVICES.iter().any(|(known, _)| *known == name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = SERVICES.iter().map(|(known, _)| *known).collect();
+        Err(format!("is not a meeting service; known are {}", names.join(", ")))
+    }
+
+    /// How a service that can choose delivers media.
+    pub(crate) fn preferred_media(&self) -> MediaMode {
+        if self.media == "socket" { MediaMode::Socket } else { MediaMode::Page }
     }
 }
 

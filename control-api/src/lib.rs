@@ -45,6 +45,7 @@ mod golden_tests;
 mod http;
 mod join;
 pub mod keys;
+mod meeting_services;
 pub mod openapi;
 mod operations;
 mod ops;
@@ -61,8 +62,8 @@ pub mod workspaces;
 
 pub use app::{App, OpenError};
 pub use config::{
-    Config, IceServer, Limits, Network, Recordings, StockAvatar, StorageConfig, Timeouts, Viseme,
-    Webhooks,
+    Config, IceServer, Limits, MeetingsConfig, Network, Recordings, StockAvatar, StorageConfig,
+    Timeouts, Viseme, Webhooks,
 };
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]

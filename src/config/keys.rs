@@ -62,6 +62,22 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
     ("recording", &[("min_free", ValueKind::Number), ("link_seconds", ValueKind::Number)]),
     ("storage", &[("url", ValueKind::Text)]),
     (
+        "meetings",
+        &[
+            ("provider", ValueKind::Text),
+            ("url", ValueKind::Text),
+            ("key", ValueKind::Secret),
+            ("webhook_secret", ValueKind::Secret),
+            ("media", ValueKind::Text),
+            ("lobby_timeout", ValueKind::Number),
+            ("alone_timeout", ValueKind::Number),
+            ("max_duration", ValueKind::Number),
+            ("reconnect_timeout", ValueKind::Number),
+            ("message", ValueKind::Text),
+            ("login_groups", ValueKind::TextList),
+        ],
+    ),
+    (
         "providers",
         &[
             ("stt", ValueKind::TextList),

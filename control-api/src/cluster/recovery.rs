@@ -102,7 +102,7 @@ impl RecoveryTask {
             if id.parse().is_ok_and(|id| self.pending_offers.contains(id)) {
                 continue;
             }
-            match end_unjoined(&self.event_storage, &id, EndReason::NoJoin).await {
+            match end_unjoined(&self.event_storage, &id, EndReason::NoJoin, None).await {
                 Ok(_) => {}
                 Err(error) if error.is_outage() => return Err(error),
                 // The other conversations are ended regardless.

@@ -9,16 +9,17 @@ use crate::state::event_storage::EventStorage;
 use crate::store::conversation::{IN_PROGRESS, STARTED};
 use crate::store::{self, Lock, ownership};
 
-/// Ends a conversation that was not joined, and emits `call_ended` for it too. False if it was not
-/// in that state.
+/// Ends a conversation that was not joined, after a warning if there is one, and emits `call_ended`
+/// for it too. False if it was not in that state.
 pub(crate) async fn end_unjoined(
     storage: &EventStorage,
     id: &str,
     reason: EndReason,
+    warning: Option<Event>,
 ) -> store::Result<bool> {
     let now = clock::now();
-    append(storage, id, STARTED, vec![(now, Event::CallEnded), (now, Event::Ended { reason })])
-        .await
+    let events = warning.into_iter().chain([Event::CallEnded, Event::Ended { reason }]);
+    append(storage, id, STARTED, events.map(|event| (now, event)).collect()).await
 }
 
 /// Ends a conversation whose server or call has failed, with the last utterance of the agent as far

@@ -16,6 +16,7 @@ use crate::state::AppState;
 use crate::state::join_token::Claims;
 use crate::store;
 use crate::store::conversation::{ENDED, Row, STARTED};
+use crate::store::meeting;
 
 /// Name of an end reason.
 pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
@@ -52,6 +53,9 @@ pub(crate) struct TranscriptEntry {
     timestamp: String,
     #[schemars(extend("enum" = ["user", "assistant"]))]
     pub(crate) role: Cow<'static, str>,
+    /// The name of the person who spoke, if several people take part and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speaker: Option<String>,
     pub(crate) content: String,
     #[schemars(extend("format" = "uuid"))]
     conversation_id: String,
@@ -66,6 +70,7 @@ impl StoredRecord {
         let transcript = view.transcript().map(|item| TranscriptEntry {
             timestamp: wall_clock(item.started_at),
             role: if item.role == Role::User { "user" } else { "assistant" }.into(),
+            speaker: item.speaker.clone(),
             content: item.text.clone(),
             conversation_id: id.to_owned(),
             message_timestamp: round_to_millis(item.started_at.as_seconds()),
@@ -135,6 +140,9 @@ struct ChatHistory {
 struct ChatMessage {
     #[schemars(extend("enum" = ["user", "assistant", "tool", "system", "visitor"]))]
     role: String,
+    /// The name of the person who spoke, if several people take part and it is known.
+    #[schemars(with = "String", skip_serializing_if = "Option::is_none")]
+    speaker: Option<String>,
     /// The text: spoken by the user, heard from the agent, or returned by the tool.
     content: String,
     #[schemars(extend("format" = "date-time"))]
@@ -208,10 +216,28 @@ pub(crate) struct ConversationFields<'a> {
     updated_at: Iso8601,
     joined_at: Option<Iso8601>,
     ended_at: Option<Iso8601>,
+    /// The external meeting, without passwords. Only of a conversation in a meeting, as are the
+    /// next fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    meeting_url: Option<&'a str>,
+    /// Where the agent is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = [
+        "joining", "waiting_room", "in_call", "left", "done", "error"
+    ]))]
+    meeting_status: Option<&'static str>,
+    /// Why the agent is not in the meeting any more; absent before, and after the conversation was
+    /// ended from outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = [
+        "denied", "lobby_timeout", "removed", "alone", "ended", "service_error", "not_found",
+        "login_required", "host_missing"
+    ]))]
+    meeting_detail: Option<&'a str>,
 }
 
 impl<'a> ConversationFields<'a> {
-    fn new(row: &'a Row) -> Self {
+    fn new(row: &'a Row, meeting: Option<&'a meeting::Row>) -> Self {
         let is_ended = row.status == ENDED;
         Self {
             id: &row.id,
@@ -233,6 +259,9 @@ impl<'a> ConversationFields<'a> {
             updated_at: Iso8601(row.updated_at),
             joined_at: row.joined_at.map(Iso8601),
             ended_at: row.ended_at.map(Iso8601),
+            meeting_url: meeting.map(|meeting| &*meeting.url),
+            meeting_status: meeting.map(|meeting| meeting.status().as_str()),
+            meeting_detail: meeting.and_then(|meeting| meeting.detail.as_deref()),
         }
     }
 }
@@ -278,6 +307,7 @@ pub(crate) struct Conversation<'a> {
 pub(crate) fn list_item<'a>(
     state: &AppState,
     row: &'a Row,
+    meeting: Option<&'a meeting::Row>,
     projection: StoredRecord,
     base: &str,
     scope: Scope,
@@ -288,7 +318,7 @@ pub(crate) fn list_item<'a>(
         join_link(state, row, base)
     };
     ListedConversation {
-        fields: ConversationFields::new(row),
+        fields: ConversationFields::new(row, meeting),
         join_link,
         job_id: None,
         usage_json: projection.usage_json,
@@ -310,15 +340,16 @@ pub(crate) struct RecordingView {
 }
 
 /// The single-record form.
-pub(crate) fn detail(
-    row: &Row,
+pub(crate) fn detail<'a>(
+    row: &'a Row,
+    meeting: Option<&'a meeting::Row>,
     projection: StoredRecord,
     recording: RecordingView,
-) -> Conversation<'_> {
+) -> Conversation<'a> {
     let mut warnings = projection.warnings;
     warnings.extend(recording.waiting);
     Conversation {
-        fields: ConversationFields::new(row),
+        fields: ConversationFields::new(row, meeting),
         is_recorded: recording.is_recorded,
         recording_url: recording.url,
         recording_error: recording.error,
@@ -330,7 +361,10 @@ pub(crate) fn detail(
     }
 }
 
-/// Whether the time for the first join has expired.
+/// Whether the time for the first join has expired. The agent may wait for its admission to a
+/// meeting for longer; the token is then valid until the conversation ends.
 pub(crate) fn is_join_expired(state: &AppState, row: &Row) -> bool {
-    clock::now() >= row.created_at.saturating_add(clock::to_micros(state.config.timeouts.token))
+    row.meeting.is_none()
+        && clock::now()
+            >= row.created_at.saturating_add(clock::to_micros(state.config.timeouts.token))
 }

@@ -13,24 +13,19 @@ use models::registry::Kind;
 use serde_json::{Value, json};
 
 use crate::join::prompt;
+use crate::resources::call_limits::max_call_duration;
+use crate::resources::meetings::settings::MeetingSettings;
 use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
 use crate::resources::{avatars, backgrounds, knowledge_cache, mcp, recordings};
 use crate::state::AppState;
-use crate::store::agent::{Agent, AgentConfig, AgentSettings, Avatar};
+use crate::store::agent::{Agent, AgentSettings, Avatar};
 use crate::store::conversation::Row;
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::providers::Llm;
 use crate::store::secrets::{self, AgentSecrets};
 use crate::store::tool::{EventMessage, ToolDocument, ToolKind};
 use crate::store::{self, json_record};
-
-/// Maximum duration of a call of this agent, in seconds: the first positive one of three settings.
-fn max_call_duration(config: &AgentConfig, avatar: &Avatar) -> Option<f64> {
-    let limits =
-        [&config.max_call_duration, &config.timeout, &avatar.exit_message.max_call_duration];
-    limits.into_iter().find_map(|limit| number(limit.as_ref()).filter(|seconds| *seconds > 0.0))
-}
 
 /// Name of the tool that ends the call. A tool of the agent with this name takes precedence.
 const END_CALL_TOOL: &str = "end_call";
@@ -54,16 +49,24 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         tools.push(end_call_tool());
     }
     let turn = Value::Object(settings.config.turn.0.clone());
-    let spec = turn_settings(
+    let mut turn_config = turn_settings(
         row,
         settings,
         &avatar,
         &turn,
         tools.iter().map(|(_, spec)| spec.clone()).collect(),
         has_llm_fallback(state, row, &avatar.config.llm),
-    )
-    .to_spec()
-    .map_err(|e| corrupt(&e.to_string()))?;
+    );
+    let meeting = MeetingSettings::of_row(row)?;
+    if let Some(meeting) = &meeting {
+        let names = [&meeting.name, &row.agent_name];
+        let rules = meeting.participation(names, turn.get("meeting"));
+        turn_config.participation = Some(rules.map_err(|e| corrupt(&e.to_string()))?);
+        turn_config.max_call_duration = turn_config
+            .max_call_duration
+            .or(Some(state.config.meetings.max_duration.as_secs_f64()));
+    }
+    let spec = turn_config.to_spec().map_err(|e| corrupt(&e.to_string()))?;
     let credentials = state.store.credentials(&state.vault, &row.workspace).await?;
     let account = Account {
         workspace: &row.workspace,
@@ -104,7 +107,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
             is_optional: settings.config.recording.optional,
             warning: recording_warning,
         }),
-        reconnect_timeout: None,
+        reconnect_timeout: meeting.map(|_| state.config.meetings.reconnect_timeout),
     })
 }
 
@@ -288,32 +291,4 @@ fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec
 /// The call configuration, shared with the engine.
 pub(crate) async fn build_shared(state: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
     build(state, row).await.map(Arc::new)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Number;
-
-    use super::*;
-
-    #[test]
-    fn the_first_positive_limit_counts() {
-        let avatar = |seconds: Option<u32>| {
-            let mut avatar = Avatar::default();
-            avatar.exit_message.max_call_duration = seconds.map(Number::from);
-            avatar
-        };
-        let limit = |max: Option<u32>, timeout: Option<u32>, exit: Option<u32>| {
-            let config = AgentConfig {
-                max_call_duration: max.map(Number::from),
-                timeout: timeout.map(Number::from),
-                ..AgentConfig::default()
-            };
-            max_call_duration(&config, &avatar(exit))
-        };
-        assert_eq!(limit(Some(120), Some(90), Some(60)), Some(120.0));
-        assert_eq!(limit(Some(0), Some(90), Some(60)), Some(90.0));
-        assert_eq!(limit(None, None, Some(60)), Some(60.0));
-        assert_eq!(limit(None, Some(0), None), None);
-    }
 }

@@ -120,6 +120,7 @@ async fn create_conversation(
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
     let new_conversation = NewConversation {
+        meeting: None,
         agent: agent.id,
         user_name,
         user_id,

@@ -2,9 +2,11 @@
 //! Text of a visitor stays separate from it, or is quoted in it.
 
 use conversation::input::Command;
+use conversation::participation::ParticipationMode;
 use serde_json::Value;
 
 use crate::events::record::StoredRecord;
+use crate::resources::meetings::settings::MeetingSettings;
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::Agent;
@@ -47,7 +49,11 @@ pub(crate) async fn system_prompt(
     };
     add("", &config.conversational_context);
     let name = row.user_name.as_deref().unwrap_or_default();
-    if is_from_visitor(row, agent) {
+    if let Some(meeting) = MeetingSettings::of_row(row)? {
+        // The name of the record is that of the agent.
+        add("", &meeting_instruction(&meeting));
+        add("Context of this meeting: ", &context_text(row));
+    } else if is_from_visitor(row, agent) {
         add("The user's name, in the user's own words: ", &quote_line(name, MAX_NAME_CHARS));
     } else {
         add("The user's name: ", name);
@@ -69,6 +75,20 @@ pub(crate) async fn system_prompt(
         }
     }
     Ok(prompt)
+}
+
+/// What the model must know about a meeting.
+fn meeting_instruction(meeting: &MeetingSettings) -> String {
+    let name = quote_line(&meeting.name, MAX_NAME_CHARS);
+    let others = match meeting.mode {
+        ParticipationMode::OneToOne => "",
+        _ => " People also talk to each other: answer only the last message.",
+    };
+    format!(
+        "You take part in an online meeting under the name {name}. Messages begin with the name of \
+         the person who spoke, if it is known. Do not begin your answers with a name. Answer in one \
+         to three short sentences.{others}"
+    )
 }
 
 /// The context that a visitor's page sent when it created the conversation, as the first command of

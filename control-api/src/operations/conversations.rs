@@ -123,11 +123,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "post",
         "/v1/ext/externalmeeting",
         "Send an agent into a meeting",
-        &[(502, "text", "The meeting service rejected the agent")],
+        &[
+            (200, "text", "The agent was sent; Location names its conversation"),
+            (409, "Error", "The agent is not active, or is already in this meeting"),
+            (502, "text", "There is no meeting service, or it rejected the agent"),
+            (503, "NoCapacity", "The server accepts no new calls"),
+        ],
     )
     .json_body("Meeting")
     .not_found_message()
-    .operate_scope(),
+    .operate_scope()
+    .workspace_limited(),
     op(
         CONTROL,
         "put",

@@ -17,18 +17,16 @@ use crate::clock::Iso8601;
 use crate::error::{ApiError, Resource};
 use crate::http::auth::ApiCaller;
 use crate::http::body;
-use crate::http::extract::{Json, ListResponse, PageQuery, Path};
+use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{Done, JsonResult};
 use crate::http::validate::FieldErrors;
+use crate::meeting_services;
 use crate::state::AppState;
+use crate::state::meetings::WebhookAccount;
 use crate::store::Lock;
 use crate::store::credential::{self, Credential};
 use crate::store::secrets::SECRET_MASK;
-
-/// Names of meeting services, beside those of the vendors of models.
-const MEETING_SERVICES: [(&str, &str); 3] =
-    [("attendee", "Attendee"), ("recall", "Recall.ai"), ("meetingbaas", "MeetingBaaS")];
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -47,6 +45,10 @@ pub(crate) struct CredentialItem<'a> {
     token: &'static str,
     /// The address that the key is sent to; null = the vendor's.
     url: Option<&'a str>,
+    /// Of a meeting service: `***` if webhooks can be verified.
+    webhook_secret: Option<&'static str>,
+    /// Of a meeting service: the address to enter there as the receiver of webhooks.
+    webhook_url: Option<String>,
     created_at: Iso8601,
     updated_at: Iso8601,
 }
@@ -62,11 +64,15 @@ pub(crate) struct CredentialRequest {
     /// another one.
     #[schemars(length(max = 4096))]
     url: Option<String>,
+    /// Of a meeting service: the secret that signs its webhooks. `***` keeps the stored one.
+    #[schemars(length(max = 4096))]
+    webhook_secret: Option<String>,
 }
 
 /// Name and display name of a vendor or service, by any of its names.
 fn find_name(name: &str) -> Option<(&'static str, &'static str)> {
-    let service = MEETING_SERVICES.iter().find(|service| service.0.eq_ignore_ascii_case(name));
+    let service =
+        meeting_services::SERVICES.iter().find(|service| service.0.eq_ignore_ascii_case(name));
     service
         .copied()
         .or_else(|| Vendor::of_provider(name).map(|vendor| (vendor.name, vendor.display_name)))
@@ -110,7 +116,9 @@ fn parse(
     allows_private: bool,
 ) -> Result<Credential, ApiError> {
     let errors = FieldErrors::default();
-    let CredentialRequest { token, url } = body::read(body, &errors)?;
+    let CredentialRequest { token, url, webhook_secret } = body::read(body, &errors)?;
+    let stored_secret = stored.as_ref().and_then(|stored| stored.webhook_secret.clone());
+    let webhook_secret = parse_webhook_secret(webhook_secret, name, stored_secret, &errors);
     let url = url.map(|url| url.trim().to_owned()).filter(|url| !url.is_empty());
     match &url {
         Some(url) => {
@@ -142,12 +150,34 @@ fn parse(
         }
         token
     };
-    errors.into_result(Credential { token, url })
+    errors.into_result(Credential { token, url, webhook_secret })
+}
+
+/// The secret of a request for a meeting service's key.
+fn parse_webhook_secret(
+    given: Option<String>,
+    name: &str,
+    stored: Option<String>,
+    errors: &FieldErrors,
+) -> Option<String> {
+    let secret = given.map(|secret| secret.trim().to_owned()).filter(|text| !text.is_empty())?;
+    if meeting_services::SERVICES.iter().all(|(known, _)| *known != name) {
+        errors.add("webhook_secret", "only keys of meeting services have one");
+    } else if secret == SECRET_MASK {
+        if stored.is_none() {
+            errors.add("webhook_secret", "no secret is stored");
+        }
+        return stored;
+    } else if let Some(fault) = key_fault(&secret) {
+        errors.add("webhook_secret", fault);
+    }
+    Some(secret)
 }
 
 async fn list(
     State(state): State<Arc<AppState>>,
     caller: ApiCaller,
+    BaseUrl(base): BaseUrl,
     PageQuery(page): PageQuery<true>,
 ) -> Result<ListResponse, ApiError> {
     let mut items = Vec::new();
@@ -160,12 +190,20 @@ async fn list(
         if !matches {
             continue;
         }
-        let Credential { url, .. } = row.open(&state.vault, &caller.workspace)?;
+        let Credential { url, webhook_secret, .. } = row.open(&state.vault, &caller.workspace)?;
+        let is_service = meeting_services::SERVICES.iter().any(|(known, _)| *known == row.name);
+        let webhook_url = is_service.then(|| {
+            let workspace = Some(caller.workspace.to_string());
+            let account = WebhookAccount { provider: row.name.clone(), workspace };
+            format!("{base}{}", state.meetings.webhook_path(&account))
+        });
         items.push(json!(CredentialItem {
             name: &row.name,
             display_name,
             token: SECRET_MASK,
             url: url.as_deref(),
+            webhook_secret: webhook_secret.map(|_| SECRET_MASK),
+            webhook_url,
             created_at: Iso8601(row.created_at),
             updated_at: Iso8601(row.updated_at),
         }));
@@ -202,7 +240,8 @@ async fn replace(
 
 /// Approximate size of a stored key.
 fn stored_bytes(credential: &Credential) -> usize {
-    credential.token.len() + credential.url.as_ref().map_or(0, String::len)
+    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    credential.token.len() + length(&credential.url) + length(&credential.webhook_secret)
 }
 
 async fn remove(
@@ -293,7 +332,11 @@ mod tests {
     #[test]
     fn the_mask_keeps_a_key_only_for_its_own_address() {
         let stored = |url: Option<&str>| {
-            Some(Credential { token: "secret".into(), url: url.map(str::to_owned) })
+            Some(Credential {
+                token: "secret".into(),
+                url: url.map(str::to_owned),
+                webhook_secret: None,
+            })
         };
         let masked = |url: Value| json!({"token": "***", "url": url});
         let read = parse(masked(Value::Null), "openai", stored(None), false);

@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod api_keys;
 pub(crate) mod avatars;
 pub(crate) mod backgrounds;
+pub(crate) mod call_limits;
 pub(crate) mod characters;
 pub(crate) mod conversations;
 pub(crate) mod credentials;

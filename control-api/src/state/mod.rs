@@ -3,6 +3,7 @@
 //! handler or a task.
 
 pub(crate) mod api_key;
+pub(crate) mod call_commands;
 pub(crate) mod event_queue;
 pub(crate) mod event_storage;
 pub(crate) mod guardrail_callback;
@@ -12,6 +13,7 @@ pub(crate) mod knowledge_search;
 pub(crate) mod live_calls;
 pub(crate) mod live_pose_sets;
 pub(crate) mod media_link;
+pub(crate) mod meetings;
 pub(crate) mod photo_checks;
 pub(crate) mod preview_queue;
 pub(crate) mod rate_limit;
@@ -33,6 +35,7 @@ use engine_api::{CommandError, Engine};
 use tokio::sync::{Notify, broadcast, mpsc};
 
 use self::api_key::EnvironmentKey;
+use self::call_commands::CallCommands;
 use self::event_queue::EventQueue;
 use self::event_storage::EventStorage;
 use self::join_token::TokenSigner;
@@ -41,6 +44,7 @@ use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::live_pose_sets::LivePoseSets;
 use self::media_link::MediaLinkSigner;
+use self::meetings::Meetings;
 use self::photo_checks::PhotoChecks;
 use self::preview_queue::PreviewRenderer;
 use self::rate_limit::{RateLimit, WindowLimit};
@@ -117,6 +121,8 @@ pub(crate) struct AppState {
     pub(crate) storage: Arc<Storage>,
     /// Wakes the tasks of recordings.
     pub(crate) recordings: Arc<RecordingQueue>,
+    /// What the handlers and the task of meetings share.
+    pub(crate) meetings: Arc<Meetings>,
     /// Notified when a document is queued for extraction.
     pub(crate) document_queued: Arc<Notify>,
     /// Notified when a document was extracted.
@@ -153,6 +159,11 @@ impl AppState {
             Err(CommandError::Rejected(reason)) => Some(CommandOutcome::Rejected(reason)),
             Err(CommandError::NotRunning) => None,
         }
+    }
+
+    /// Sends commands to calls, wherever they run.
+    pub(crate) fn call_commands(&self) -> CallCommands {
+        CallCommands { engine: Arc::clone(&self.engine), relay: Arc::clone(&self.relay) }
     }
 
     /// Creates reports of this server for others.

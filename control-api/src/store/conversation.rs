@@ -12,7 +12,7 @@
 use super::ownership::{self, Holder};
 use super::page::search_text;
 use super::server::live_servers;
-use super::{Page, Result, SqlBuilder, Store, Transaction, quota, recording};
+use super::{Page, Result, SqlBuilder, Store, Transaction, meeting, quota, recording};
 use crate::clock::Micros;
 
 /// Status as stored and as returned by the API.
@@ -47,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) from_visitor: i64,
     /// JSON.
     pub(crate) meta_data: Option<String>,
+    /// How the agent takes part in an external meeting, as JSON; `None` = no meeting.
+    pub(crate) meeting: Option<String>,
     pub(crate) status: String,
     pub(crate) end_reason: Option<String>,
     pub(crate) rating: Option<i64>,
@@ -76,6 +78,7 @@ from_row!(Row {
     context,
     from_visitor = "visitor",
     meta_data,
+    meeting,
     status,
     end_reason,
     rating,
@@ -88,7 +91,7 @@ from_row!(Row {
 });
 
 const COLUMNS: &str = "id, workspace, server, agent, agent_name, agent_document, agent_secrets, \
-     avatar_id, number, type, user_id, user_name, context, visitor, meta_data, status, end_reason, \
+     avatar_id, number, type, user_id, user_name, context, visitor, meta_data, meeting, status, end_reason, \
      rating, feedback, record, created_at, updated_at, joined_at, ended_at";
 
 /// Maximum number of characters of a name that `search` matches.
@@ -114,6 +117,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) context: Option<&'a str>,
     pub(crate) from_visitor: bool,
     pub(crate) meta_data: Option<&'a str>,
+    /// JSON; `None` = no meeting.
+    pub(crate) meeting: Option<&'a str>,
     pub(crate) at: Micros,
 }
 
@@ -137,6 +142,7 @@ impl<'a> Draft<'a> {
             context: None,
             from_visitor: false,
             meta_data: None,
+            meeting: None,
             at: 1,
         }
     }
@@ -147,9 +153,9 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     sqlx::query(
         "INSERT INTO conversation (id, workspace, server, agent, agent_name, agent_document, \
          agent_secrets, avatar_id, number, type, search, user_id, user_name, context, visitor, \
-         meta_data, status, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'STARTED', \
-         $17, $17)",
+         meta_data, meeting, status, created_at, updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, \
+         'STARTED', $18, $18)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
@@ -171,6 +177,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     .bind(draft.context)
     .bind(i64::from(draft.from_visitor))
     .bind(draft.meta_data)
+    .bind(draft.meeting)
     .bind(draft.at)
     .execute(&mut **tx)
     .await?;
@@ -281,6 +288,7 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     .execute(&mut **tx)
     .await?;
     recording::erase(tx, id).await?;
+    meeting::erase(tx, id).await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM failed_event WHERE conversation = $1")
         .bind(id)
@@ -389,7 +397,7 @@ impl Store {
     ) -> Result<Vec<String>> {
         Ok(sqlx::query_scalar(concat!(
             "SELECT id FROM conversation WHERE status = 'STARTED' AND created_at <= $1 \
-             AND (server = $2 OR server NOT IN ",
+             AND meeting IS NULL AND (server = $2 OR server NOT IN ",
             live_servers!(),
             ") ORDER BY created_at LIMIT 1000",
         ))
@@ -402,8 +410,8 @@ impl Store {
     /// When the oldest of them was created.
     pub(crate) async fn oldest_unjoined_at(&self, server: &str) -> Result<Option<Micros>> {
         Ok(sqlx::query_scalar(concat!(
-            "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' AND (server = $1 \
-             OR server NOT IN ",
+            "SELECT MIN(created_at) FROM conversation WHERE status = 'STARTED' \
+             AND meeting IS NULL AND (server = $1 OR server NOT IN ",
             live_servers!(),
             ")",
         ))

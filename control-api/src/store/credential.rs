@@ -16,6 +16,9 @@ pub(crate) struct Credential {
     pub(crate) token: String,
     /// Base URL; `None` = the vendor's.
     pub(crate) url: Option<String>,
+    /// Verifies the webhooks of a meeting service. Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) webhook_secret: Option<String>,
 }
 
 /// The keys of a workspace, by name.

@@ -26,6 +26,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (19, "fleet", include_str!("../../migrations/0019_fleet.sql")),
     (20, "epoch", include_str!("../../migrations/0020_epoch.sql")),
     (21, "message_deadline", include_str!("../../migrations/0021_message_deadline.sql")),
+    (22, "meeting", include_str!("../../migrations/0022_meeting.sql")),
 ];
 
 /// All migrations.

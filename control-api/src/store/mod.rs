@@ -29,6 +29,7 @@ pub(crate) mod json_record;
 pub(crate) mod knowledge_base;
 mod lock;
 pub(crate) mod mcp;
+pub(crate) mod meeting;
 pub(crate) mod message;
 mod migrations;
 pub(crate) mod ownership;

@@ -130,6 +130,16 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
         )
         .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
         MetricFamily::counter(
+            "visavis_meeting_requests_failed",
+            "Requests to meeting services that failed.",
+        )
+        .with_each("provider", state.meetings.failed_requests()),
+        MetricFamily::counter(
+            "visavis_meeting_webhooks_rejected",
+            "Webhooks of meeting services that were unsigned, wrongly signed or malformed.",
+        )
+        .with_value(state.meetings.rejected_webhooks()),
+        MetricFamily::counter(
             "visavis_recording_uploads_failed",
             "Failed attempts to upload a recording into the storage.",
         )

@@ -223,7 +223,8 @@ async fn context(
 /// must be announced.
 async fn end_unjoined(storage: &EventStorage, id: &str) -> Option<store::Result<bool>> {
     let (storage, id) = (storage.clone(), id.to_owned());
-    let ending = async move { ending::end_unjoined(&storage, &id, EndReason::EndedByApi).await };
+    let ending =
+        async move { ending::end_unjoined(&storage, &id, EndReason::EndedByApi, None).await };
     let ended = timeout(END_TIMEOUT, tokio::spawn(ending.in_current_span())).await.ok()?;
     Some(ended.unwrap_or(Err(store::Error::Panicked)))
 }

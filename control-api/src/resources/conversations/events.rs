@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event as Item, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use conversation::event::{Event, EventEnvelope};
+use conversation::event::{Event, EventEnvelope, MeetingStatus};
 use futures_util::Stream;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::find_conversation;
-use crate::clock::{Iso8601, Micros};
+use crate::clock::{self, Iso8601, Micros};
 use crate::error::{ApiError, OrInternalError as _};
 use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::extract::Path;
 use crate::state::AppState;
 use crate::store;
-use crate::store::conversation::{ENDED, Row};
+use crate::store::conversation::{ENDED, Row, STARTED};
 
 const READ_FAILED: &str = "Failed to retrieve conversation details";
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -62,6 +62,14 @@ pub(crate) struct EventItem<'a> {
     timestamp: Iso8601,
     #[serde(flatten)]
     #[schemars(with = "EventName")]
+    event: &'a Event,
+}
+
+/// The status of a meeting in the stream of a conversation that has not started.
+#[derive(Serialize)]
+struct UnnumberedItem<'a> {
+    timestamp: Iso8601,
+    #[serde(flatten)]
     event: &'a Event,
 }
 
@@ -108,6 +116,7 @@ async fn events(
         state,
         id: row.id,
         next_seq: last.map_or(0, |n| n + 1),
+        meeting_status: None,
         buffered: Vec::new(),
     };
     Ok(Sse::new(reader.into_stream())
@@ -121,6 +130,8 @@ struct EventReader {
     commits: broadcast::Receiver<conversation::id::ConversationId>,
     id: String,
     next_seq: u64,
+    /// The last status of the meeting that was sent before the conversation's start.
+    meeting_status: Option<MeetingStatus>,
     /// Read and not sent yet, newest first.
     buffered: Vec<Item>,
 }
@@ -163,10 +174,29 @@ impl EventReader {
                 self.buffered = items.rev().collect();
             } else if row.status == ENDED {
                 return None;
+            } else if let Some(item) = self.next_meeting_status(&row).await {
+                return Some(item);
             } else {
                 self.wait_for_commit().await?;
             }
         }
+    }
+
+    /// A new status of the meeting of a conversation that has not started. It has no number: the
+    /// events of a conversation begin with its start.
+    async fn next_meeting_status(&mut self, row: &Row) -> Option<Item> {
+        if row.meeting.is_none() || row.status != STARTED {
+            return None;
+        }
+        // A failed read is repeated after the next commit.
+        let meeting = self.state.store.meeting(&row.id).await.ok()??;
+        let status = meeting.status();
+        if self.meeting_status.replace(status) == Some(status) {
+            return None;
+        }
+        let event = Event::MeetingStatus { status, detail: meeting.detail };
+        let json = json!(UnnumberedItem { timestamp: Iso8601(clock::now()), event: &event });
+        Some(Item::default().event("meeting.status").data(json.to_string()))
     }
 
     /// The conversation and its next events; `None` if it was erased.

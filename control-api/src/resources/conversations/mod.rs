@@ -64,7 +64,29 @@ pub(crate) struct NewConversation {
     pub(crate) from_visitor: bool,
     /// JSON.
     pub(crate) meta_data: Option<String>,
+    /// The external meeting that the agent joins.
+    pub(crate) meeting: Option<NewMeeting>,
 }
+
+/// The external meeting of a new conversation.
+#[derive(Debug)]
+pub(crate) struct NewMeeting {
+    /// How the agent takes part, as JSON.
+    pub(crate) settings: String,
+    /// Name of the meeting service, and whose account is used.
+    pub(crate) provider: &'static str,
+    pub(crate) account: &'static str,
+    /// Identify the meeting.
+    pub(crate) platform: &'static str,
+    pub(crate) code: String,
+    /// Without passwords.
+    pub(crate) url: String,
+    /// Whether the agent may be in the meeting more than once.
+    pub(crate) allow_multiple: bool,
+}
+
+/// The type of conversations in external meetings.
+const MEETING_KIND: &str = "meeting";
 
 /// The context that a request gives: a text or an object.
 #[derive(Default, Deserialize)]
@@ -134,6 +156,7 @@ impl From<ConversationRequest> for NewConversation {
             context: request.context.map(|context| context.to_json()),
             from_visitor: false,
             meta_data: request.meta_data.map(|data| Value::Object(data).to_string()),
+            meeting: None,
         }
     }
 }
@@ -173,6 +196,12 @@ pub(crate) async fn create_record(
         return Err(ApiError::Conflict("Agent is not active".into()));
     }
     let avatar = agent.settings.first_avatar();
+    let meeting = new_conversation.meeting.as_ref();
+    if let Some(NewMeeting { platform, code, allow_multiple: false, .. }) = meeting
+        && store::meeting::is_present(&mut tx, workspace, &row.id, platform, code).await?
+    {
+        return Err(ApiError::Conflict("Agent is already in this meeting".into()));
+    }
     quota::check_conversations(state, &mut tx, workspace).await?;
     let number = json_record::next_conversation_number(&mut tx, &row.id).await?;
     let draft = Draft {
@@ -185,15 +214,30 @@ pub(crate) async fn create_record(
         agent_secrets: &row.secrets,
         avatar_id: avatar.avatar_key_id.as_deref().unwrap_or_default(),
         conversation_number: number,
-        kind: agent.settings.kind.as_deref(),
+        kind: meeting.map_or(agent.settings.kind.as_deref(), |_| Some(MEETING_KIND)),
         user_id: new_conversation.user_id.as_deref(),
         user_name: new_conversation.user_name.as_deref(),
         context: new_conversation.context.as_deref(),
         from_visitor: new_conversation.from_visitor,
         meta_data: new_conversation.meta_data.as_deref(),
+        meeting: meeting.map(|meeting| &*meeting.settings),
         at: clock::now(),
     };
     store::conversation::insert(&mut tx, &draft).await?;
+    if let Some(meeting) = meeting {
+        let draft = store::meeting::Draft {
+            conversation: &id,
+            workspace,
+            agent: &row.id,
+            server: &state.server_id,
+            provider: meeting.provider,
+            account: meeting.account,
+            platform: meeting.platform,
+            code: &meeting.code,
+            url: &meeting.url,
+        };
+        store::meeting::insert(&mut tx, &draft).await?;
+    }
     let row = store::conversation::find_in_any_workspace(&mut tx, &id).await?;
     tx.commit().await?;
     row.ok_or(ApiError::Internal(
@@ -313,7 +357,7 @@ async fn create(
     let row = create_record(&state, &caller.workspace, &new_conversation).await?;
     let projection = record::load_projection(&state, &row).await?;
     let response = CreatedConversation {
-        conversation: record::detail(&row, projection, RecordingView::default()),
+        conversation: record::detail(&row, None, projection, RecordingView::default()),
         join_link: record::join_link(&state, &row, &base),
         info: join_info(&state, &row, &base),
     };
@@ -331,11 +375,22 @@ async fn list(
         .conversation_page(&caller.workspace, &page)
         .await
         .or_internal_error(READ_FAILED)?;
+    let in_meetings = rows.iter().filter(|row| row.meeting.is_some());
+    let in_meetings: Vec<&str> = in_meetings.map(|row| &*row.id).collect();
+    let meetings = state.store.meetings(&in_meetings).await.or_internal_error(READ_FAILED)?;
     let mut listed = Vec::with_capacity(rows.len());
     for row in rows {
         let projection =
             record::load_projection(&state, &row).await.or_internal_error(READ_FAILED)?;
-        listed.push(json!(record::list_item(&state, &row, projection, &base, caller.scope)));
+        let meeting = meetings.get(&row.id);
+        listed.push(json!(record::list_item(
+            &state,
+            &row,
+            meeting,
+            projection,
+            &base,
+            caller.scope
+        )));
     }
     Ok(ListResponse(listed, total))
 }
@@ -367,7 +422,11 @@ async fn read(
     let recording = recording_link::view(&state, &row.id, projection.is_recorded, &base)
         .await
         .or_internal_error(READ_FAILED)?;
-    Ok(axum::Json(json!(record::detail(&row, projection, recording))))
+    let meeting = match &row.meeting {
+        Some(_) => state.store.meeting(&row.id).await.or_internal_error(READ_FAILED)?,
+        None => None,
+    };
+    Ok(axum::Json(json!(record::detail(&row, meeting.as_ref(), projection, recording))))
 }
 
 async fn erase(

@@ -20,6 +20,15 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
+    /// The name in the store.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::GoogleMeet => "google_meet",
+            Self::Zoom => "zoom",
+            Self::MicrosoftTeams => "microsoft_teams",
+        }
+    }
+
     /// The platform of a host, in lower case.
     fn of_host(host: &str) -> Option<Self> {
         let is_of = |domain: &str| {

@@ -1,0 +1,80 @@
+//! Requests to meeting services: time limits, errors, and what of an answer may be shown.
+
+use std::time::Duration;
+
+use egress::{Method, Request};
+use serde_json::Value;
+
+use super::{ServiceError, ServiceResult};
+
+/// Time limit of a request. A client waits for the answer to the creation of a bot.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum size of an answer. The state of a bot with all its events has some kB.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+/// Maximum characters of a service's reason in logs and warnings.
+const MAX_REASON_CHARS: usize = 300;
+
+/// A service's API: base URL, and the header that carries the key.
+pub(super) struct Api {
+    http_client: egress::Client,
+    base: String,
+    header: &'static str,
+    key: String,
+}
+
+impl Api {
+    /// `key`: the header's whole value.
+    pub(super) fn new(
+        http_client: egress::Client,
+        base: &str,
+        header: &'static str,
+        key: String,
+    ) -> Self {
+        Self { http_client, base: base.trim_end_matches('/').to_owned(), header, key }
+    }
+
+    pub(super) async fn get(&self, path: &str) -> ServiceResult<Value> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub(super) async fn post(&self, path: &str, body: &Value) -> ServiceResult<Value> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> ServiceResult<Value> {
+        let unreachable = |error: egress::Error| ServiceError::Unreachable(error.to_string());
+        let url = format!("{}{path}", self.base);
+        let mut request = Request::new(method, &url)
+            .and_then(|request| request.header(self.header, &self.key))
+            .and_then(|request| request.header("accept", "application/json"))
+            .map_err(unreachable)?
+            .timeout(Some(TIMEOUT))
+            .limit(MAX_ANSWER_BYTES);
+        if let Some(body) = body {
+            request = request.json(body.to_string());
+        }
+        let response = self.http_client.send(request).await.map_err(unreachable)?;
+        let status = response.status();
+        let body = response.body().await.map_err(unreachable)?;
+        let answer = serde_json::from_slice(&body.bytes).ok();
+        match status {
+            200..=299 if body.bytes.is_empty() => Ok(Value::Null),
+            200..=299 => answer.ok_or(ServiceError::Malformed("it is not JSON")),
+            404 => Err(ServiceError::NotFound),
+            _ => Err(ServiceError::Refused { status, reason: self.reason(answer.as_ref()) }),
+        }
+    }
+
+    /// The reason in an error's body, without the key.
+    fn reason(&self, answer: Option<&Value>) -> String {
+        let Some(answer) = answer else { return "no reason".to_owned() };
+        let texts = ["message", "error", "detail", "code"]
+            .iter()
+            .filter_map(|name| answer.get(name)?.as_str())
+            .next();
+        let text = texts.map_or_else(|| answer.to_string(), str::to_owned);
+        let secret = self.key.rsplit(' ').next().unwrap_or_default();
+        let text = if secret.is_empty() { text } else { text.replace(secret, "***") };
+        text.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect()
+    }
+}

@@ -1,0 +1,198 @@
+//! What follows from the reports of a meeting service. Reports come late, twice and out of order, by
+//! webhook and by poll: a status that is not later than the known one changes nothing.
+
+use conversation::event::{EndReason, Event, MeetingStatus};
+use conversation::id::ConversationId;
+use conversation::input::Command;
+
+use crate::clock::{self, Micros};
+use crate::error::ApiError;
+use crate::events::{self, ending};
+use crate::meeting_services::{Detail, Report};
+use crate::state::AppState;
+use crate::state::call_commands::CallCommands;
+use crate::state::event_queue::EventQueue;
+use crate::state::event_storage::EventStorage;
+use crate::store::conversation::{ENDED, IN_PROGRESS};
+use crate::store::{self, Lock, meeting};
+
+/// Reports that are older are not passed to the call, which forgets who spoke after a minute.
+const MAX_SPEAKER_AGE: Micros = 60_000_000;
+
+/// Applies reports. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Lifecycle {
+    pub(super) event_storage: EventStorage,
+    events: EventQueue,
+    calls: CallCommands,
+}
+
+impl Lifecycle {
+    pub(crate) fn of(state: &AppState) -> Self {
+        Self {
+            event_storage: state.event_storage.clone(),
+            events: state.events.clone(),
+            calls: state.call_commands(),
+        }
+    }
+
+    /// Applies one report about the bot of a conversation.
+    pub(super) async fn apply(&self, id: &str, report: Report) -> store::Result<()> {
+        match report {
+            Report::Status { status, detail } => self.set_status(id, status, detail).await,
+            Report::Speaker { name, is_speaking, at } => {
+                let age = (clock::now() - at).max(0);
+                if age <= MAX_SPEAKER_AGE {
+                    let age_ms = u64::try_from(age / 1_000).unwrap_or(0);
+                    self.send(id, Command::Speaker { name, is_speaking, age_ms }).await;
+                }
+                Ok(())
+            }
+            Report::Joined { id: person, name } => self.person_joined(id, person, name).await,
+            Report::Left { id: person } => self.person_left(id, &person).await,
+        }
+    }
+
+    /// Records where the bot is, and ends the conversation when it is not in the meeting any more.
+    pub(super) async fn set_status(
+        &self,
+        id: &str,
+        status: MeetingStatus,
+        detail: Option<Detail>,
+    ) -> store::Result<()> {
+        let storage = &self.event_storage;
+        let mut tx = storage.store.begin_write(Lock::Rows).await?;
+        let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
+        if !is_later(row.status(), status) {
+            return Ok(());
+        }
+        let detail = detail.map(Detail::as_str).filter(|_| status.is_over());
+        meeting::set_status(&mut tx, id, status, detail).await?;
+        tx.commit().await?;
+        tracing::info!(conversation = id, status = status.as_str(), detail, "meeting status");
+        let event =
+            Event::MeetingStatus { status, detail: row.detail.clone().or(detail.map(Into::into)) };
+        self.emit(id, event).await?;
+        // Streams of a conversation that has no events yet read the status itself.
+        if let Ok(id) = id.parse() {
+            let _ = storage.commits.send(id);
+        }
+        if status.is_over() {
+            self.end(id, row.detail.as_deref().or(detail)).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds an event to a conversation that has started, or has ended.
+    async fn emit(&self, id: &str, event: Event) -> store::Result<()> {
+        if self.send(id, Command::Emit { event: Box::new(event.clone()) }).await {
+            return Ok(());
+        }
+        self.events.flush(&self.event_storage.store).await;
+        // A conversation that was never joined has ended without a start, and takes no event.
+        events::append(&self.event_storage, id, ENDED, vec![(clock::now(), event)]).await?;
+        Ok(())
+    }
+
+    /// Ends the conversation of a bot that is not in the meeting any more. Does nothing if it has
+    /// ended.
+    pub(super) async fn end(&self, id: &str, detail: Option<&str>) -> store::Result<()> {
+        let detail = detail.and_then(Detail::from_name).unwrap_or(Detail::ServiceError);
+        let reason = if detail.is_regular() { EndReason::MeetingEnded } else { EndReason::Error };
+        let warning = detail.warning().map(|text| Event::Warning { text: text.to_owned() });
+        let ended = ending::end_unjoined(&self.event_storage, id, reason, warning.clone()).await?;
+        if ended {
+            return Ok(());
+        }
+        if let Some(event) = warning {
+            self.send(id, Command::Emit { event: Box::new(event) }).await;
+        }
+        self.send(id, Command::Stop { reason, exit_message: false }).await;
+        Ok(())
+    }
+
+    /// Sends a command to the call. Returns whether it runs.
+    async fn send(&self, id: &str, command: Command) -> bool {
+        let Ok(conversation) = id.parse::<ConversationId>() else { return false };
+        match self.calls.send(conversation, command).await {
+            Ok(outcome) => outcome.is_some(),
+            Err(ApiError::NoCapacity(reason)) => {
+                tracing::warn!(conversation = id, reason, "cannot reach the call of a meeting");
+                false
+            }
+            Err(error) => {
+                tracing::warn!(conversation = id, ?error, "cannot reach the call of a meeting");
+                false
+            }
+        }
+    }
+
+    async fn person_joined(&self, id: &str, person: String, name: String) -> store::Result<()> {
+        let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
+        let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
+        let mut people = row.people();
+        people.insert(person, name);
+        meeting::set_people(&mut tx, id, &people, None).await?;
+        tx.commit().await
+    }
+
+    async fn person_left(&self, id: &str, person: &str) -> store::Result<()> {
+        let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
+        let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
+        let mut people = row.people();
+        if people.remove(person).is_none() {
+            return Ok(());
+        }
+        let alone_since = people.is_empty().then(clock::now);
+        meeting::set_people(&mut tx, id, &people, alone_since).await?;
+        tx.commit().await?;
+        let conversation = self.event_storage.store.conversation_in_any_workspace(id).await?;
+        if conversation.is_some_and(|row| row.status == IN_PROGRESS) {
+            let event = Event::ParticipantLeft { id: person.to_owned() };
+            self.send(id, Command::Emit { event: Box::new(event) }).await;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a status follows the known one. The first end counts, and only its completion follows.
+fn is_later(known: MeetingStatus, status: MeetingStatus) -> bool {
+    match known {
+        MeetingStatus::Left => status == MeetingStatus::Done,
+        MeetingStatus::Done | MeetingStatus::Error => false,
+        _ => status > known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_never_goes_back() {
+        use MeetingStatus::{Done, Error, InCall, Joining, Left, WaitingRoom};
+        for (known, status) in [
+            (Joining, WaitingRoom),
+            (Joining, InCall),
+            (WaitingRoom, InCall),
+            (InCall, Left),
+            (InCall, Error),
+            (Joining, Error),
+            (InCall, Done),
+            (Left, Done),
+        ] {
+            assert!(is_later(known, status), "{known:?} {status:?}");
+        }
+        for (known, status) in [
+            (Joining, Joining),
+            (InCall, WaitingRoom),
+            (InCall, InCall),
+            (Left, InCall),
+            (Left, Error),
+            (Done, Error),
+            (Error, Done),
+        ] {
+            assert!(!is_later(known, status), "{known:?} {status:?}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `POST /v1/meetings/webhook/{token}`: what meeting services report. The token names the account;
+//! the signature proves the origin.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::HeaderMap;
+use axum::routing::post;
+use serde_json::{Value, json};
+
+use super::accounts::Accounts;
+use super::lifecycle::Lifecycle;
+use crate::clock;
+use crate::error::ApiError;
+use crate::http::extract::Path;
+use crate::meeting_services::{SERVICES, Webhook, WebhookError};
+use crate::state::AppState;
+use crate::state::meetings::WebhookAccount;
+use crate::store::meeting::{Row, SERVER_ACCOUNT, WORKSPACE_ACCOUNT};
+use crate::store::{self, Lock, meeting};
+
+/// Maximum size of a body, in bytes.
+const MAX_BYTES: usize = 256 << 10;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new()
+        .route("/v1/meetings/webhook/{token}", post(receive))
+        .layer(DefaultBodyLimit::max(MAX_BYTES))
+}
+
+async fn receive(
+    State(state): State<Arc<AppState>>,
+    Path(token): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<axum::Json<Value>, ApiError> {
+    let refuse = || {
+        state.meetings.count_rejected_webhook();
+        ApiError::Unauthorized
+    };
+    let account = state.meetings.read_token(&token).ok_or_else(refuse)?;
+    let webhook = match verify(&state, &account, &headers, &body).await? {
+        Ok(webhook) => webhook,
+        Err(WebhookError::Unsigned) => return Err(refuse()),
+        Err(WebhookError::Malformed) => {
+            state.meetings.count_rejected_webhook();
+            return Err(ApiError::BadRequest("the event is malformed".into()));
+        }
+    };
+    if let Some(row) = find_bot(&state, &account, &webhook).await? {
+        let lifecycle = Lifecycle::of(&state);
+        for report in webhook.reports {
+            lifecycle.apply(&row.conversation, report).await?;
+        }
+    }
+    // Other bots of the account are not ours.
+    Ok(axum::Json(json!({})))
+}
+
+async fn verify(
+    state: &AppState,
+    account: &WebhookAccount,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> store::Result<Result<Webhook, WebhookError>> {
+    let accounts = Accounts::of(state);
+    let known = SERVICES.into_iter().find(|(name, _)| *name == account.provider);
+    let Some((provider, _)) = known else { return Ok(Err(WebhookError::Unsigned)) };
+    let (found, owner) = match &account.workspace {
+        Some(workspace) => (accounts.of_workspace(workspace, provider).await?, WORKSPACE_ACCOUNT),
+        None => (accounts.of_server().filter(|own| own.provider == provider), SERVER_ACCOUNT),
+    };
+    let service = found.and_then(|account| accounts.connect(&account, owner));
+    let now = clock::now() / 1_000_000;
+    Ok(service
+        .map_or(Err(WebhookError::Unsigned), |service| service.read_webhook(headers, body, now)))
+}
+
+/// The bot that a webhook is about, if it belongs to the account. A bot whose creation was answered
+/// later than its first webhook gets its id here.
+async fn find_bot(
+    state: &AppState,
+    account: &WebhookAccount,
+    webhook: &Webhook,
+) -> store::Result<Option<Row>> {
+    let is_own = |row: &Row| match &account.workspace {
+        Some(workspace) => row.account == WORKSPACE_ACCOUNT && row.workspace == *workspace,
+        None => row.account == SERVER_ACCOUNT,
+    };
+    let found = state.store.meeting_of_bot(&account.provider, &webhook.bot).await?;
+    if found.is_some() {
+        return Ok(found.filter(is_own));
+    }
+    let Some(conversation) = &webhook.conversation else { return Ok(None) };
+    let named = state.store.meeting(conversation).await?.filter(is_own);
+    let Some(row) = named.filter(|row| row.provider == account.provider && row.bot.is_empty())
+    else {
+        return Ok(None);
+    };
+    let mut tx = state.store.begin_write(Lock::Rows).await?;
+    meeting::set_bot(&mut tx, conversation, &webhook.bot).await?;
+    tx.commit().await?;
+    Ok(Some(row))
+}

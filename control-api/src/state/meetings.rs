@@ -1,0 +1,109 @@
+//! What the handlers and the task of meetings share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+/// Separates this use of the key from the tokens.
+const KEY_LABEL: &[u8] = b"visavis meeting webhooks";
+
+/// The account that the address of a webhook names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WebhookAccount {
+    /// Name of the service.
+    pub(crate) provider: String,
+    /// `None` = the account of the operator.
+    pub(crate) workspace: Option<String>,
+}
+
+/// Addresses of webhooks, wake-ups of the task, and counts.
+pub(crate) struct Meetings {
+    key: hmac::Key,
+    /// Notified when there is a new bot.
+    pub(crate) created: Notify,
+    rejected_webhooks: AtomicU64,
+    /// Failed requests to services, by service.
+    failed_requests: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Meetings {
+    /// `key`: that of the session tokens.
+    pub(crate) fn new(key: &[u8]) -> Self {
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), KEY_LABEL);
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()),
+            created: Notify::new(),
+            rejected_webhooks: AtomicU64::new(0),
+            failed_requests: Mutex::default(),
+        }
+    }
+
+    /// The path to which the service of an account sends its webhooks. It cannot be guessed.
+    pub(crate) fn webhook_path(&self, account: &WebhookAccount) -> String {
+        let text = serde_json::to_vec(account).unwrap_or_default();
+        let tag = hmac::sign(&self.key, &text);
+        format!(
+            "/v1/meetings/webhook/{}.{}",
+            URL_SAFE_NO_PAD.encode(text),
+            URL_SAFE_NO_PAD.encode(tag)
+        )
+    }
+
+    /// The account that the last part of a path names.
+    pub(crate) fn read_token(&self, token: &str) -> Option<WebhookAccount> {
+        let (text, tag) = token.split_once('.')?;
+        let (text, tag) = (URL_SAFE_NO_PAD.decode(text).ok()?, URL_SAFE_NO_PAD.decode(tag).ok()?);
+        hmac::verify(&self.key, &text, &tag).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// Counts a webhook that was refused.
+    pub(crate) fn count_rejected_webhook(&self) {
+        self.rejected_webhooks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of webhooks that were refused.
+    pub(crate) fn rejected_webhooks(&self) -> u64 {
+        self.rejected_webhooks.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request to a service that failed.
+    pub(crate) fn count_failed_request(&self, provider: &'static str) {
+        let mut counts = self.failed_requests.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(provider).or_default() += 1;
+    }
+
+    /// Number of failed requests, by service.
+    pub(crate) fn failed_requests(&self) -> Vec<(&'static str, u64)> {
+        let counts = self.failed_requests.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.iter().map(|(provider, count)| (*provider, *count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_names_one_account_and_cannot_be_forged() {
+        let meetings = Meetings::new(&[1; 32]);
+        let account = WebhookAccount { provider: "recall".into(), workspace: Some("w".into()) };
+        let path = meetings.webhook_path(&account);
+        let token = path.strip_prefix("/v1/meetings/webhook/").unwrap();
+        assert_eq!(meetings.read_token(token), Some(account.clone()));
+        assert_eq!(Meetings::new(&[2; 32]).read_token(token), None);
+        let other = WebhookAccount { workspace: None, ..account };
+        let forged = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&other).unwrap());
+        let tag = token.split_once('.').unwrap().1;
+        assert_eq!(meetings.read_token(&format!("{forged}.{tag}")), None);
+        for text in ["", ".", "a.b", "a"] {
+            assert_eq!(meetings.read_token(text), None, "{text}");
+        }
+    }
+}
