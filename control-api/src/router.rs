@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::error::{ApiError, Resource};
 use crate::http::{console_session, cors, outage, security_headers};
-use crate::join::{about, embed, signaling};
+use crate::join::{about, audio_socket, embed, signaling};
 use crate::openapi;
 use crate::ops::{health, metrics};
 use crate::resources::{self, recordings};
@@ -38,6 +38,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(embed::landing_routes(&pages))
         .merge(pages.router())
         .merge(about::routes())
+        .merge(audio_socket::routes())
         .layer(outage());
     Router::new()
         .merge(api_routes)

@@ -161,7 +161,7 @@ fn each_change_of_a_meeting_has_the_same_outcome_as_before() {
         "agent_id": "a", "meeting_url": "https://meet.google.com/abc-defg-hij", "user_name": "n",
         "user_id": "u", "context": "c", "wake_phrase": "w", "mode": "m",
     });
-    check_request("meeting", &body, |body| meetings::parse(body).map(|agent| json!(agent)));
+    check_request("meeting", &body, |body| meetings::parse(body).map(|new| json!(new.agent)));
 }
 
 #[test]

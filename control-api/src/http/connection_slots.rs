@@ -261,7 +261,11 @@ impl SlotPermit {
     /// evicted.
     pub(crate) fn start_request(&self) -> Option<ActiveRequest> {
         let is_open = self.slots.lock().start_request(self.id);
-        is_open.then(|| ActiveRequest { slots: Arc::clone(&self.slots), id: self.id })
+        is_open.then(|| ActiveRequest {
+            slots: Arc::clone(&self.slots),
+            id: self.id,
+            is_kept: false,
+        })
     }
 }
 
@@ -276,10 +280,22 @@ impl Drop for SlotPermit {
 pub(crate) struct ActiveRequest {
     slots: Arc<ConnectionSlots>,
     id: u64,
+    /// Whether the connection stays active after the request.
+    is_kept: bool,
+}
+
+impl ActiveRequest {
+    /// Keeps the connection active until it is closed: it serves another protocol from now on.
+    pub(crate) fn keep_connection(mut self) {
+        self.is_kept = true;
+    }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         self.slots.lock().finish_request(self.id);
         self.slots.changed.notify_waiters();
     }

@@ -16,3 +16,4 @@ pub(crate) mod schema;
 pub(crate) mod security_headers;
 pub(crate) mod serve;
 pub(crate) mod validate;
+pub(crate) mod websocket;

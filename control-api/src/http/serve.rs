@@ -218,6 +218,8 @@ async fn serve_connection(
     } else {
         request_timeout
     };
+    let permit = Arc::new(permit);
+    let stream = TrackedStream::new(stream, Arc::clone(&permit));
     let permit = &permit;
     let service = service_fn(move |request| {
         let router = router.clone();
@@ -236,7 +238,8 @@ async fn serve_connection(
         http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(request_timeout)
-            .serve_connection(TokioIo::new(TrackedStream::new(stream, permit)), service)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
     );
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -290,6 +293,10 @@ async fn handle_request(
     }
     if reserved {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        active.keep_connection();
+        return Ok(response);
     }
     Ok(response.map(|body| Body::new(TrackedBody { body, _request: active })))
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use conversation::input::Command;
-use engine_api::{AcceptedOffer, CallConfig, Caller, Offer, OfferError};
+use engine_api::{AcceptedOffer, AudioLine, AudioOffer, CallConfig, Caller, Offer, OfferError};
 
 use crate::clock;
-use crate::error::ApiError;
+use crate::error::{ApiError, Resource};
 use crate::events::record;
 use crate::http::peer::Peer;
 use crate::http::quota;
@@ -133,6 +133,39 @@ fn ensure_accepting(state: &AppState, row: &Row) -> Result<(), ApiError> {
         return Err(ApiError::StoreUnwritable(reason));
     }
     Ok(())
+}
+
+/// Opens a connection that carries samples: starts the call on this server, or moves it there. No
+/// other server holds it. `rates`: of what the call hears and says, in Hz.
+pub(super) async fn open_audio(
+    state: &AppState,
+    row: &Row,
+    rates: (u32, u32),
+) -> Result<Box<dyn AudioLine>, ApiError> {
+    let not_found = || ApiError::NotFound(Resource::Conversation);
+    let row = state.store.conversation_in_any_workspace(&row.id).await?.ok_or_else(not_found)?;
+    if row.status == ENDED {
+        return Err(ApiError::Conflict("Conversation has ended".into()));
+    }
+    ensure_accepting(state, &row)?;
+    let is_new = row.status == STARTED;
+    let duration = clock::to_micros(state.config.timeouts.offer);
+    if is_new
+        && state.store.is_shared()
+        && !state.store.claim_conversation(&row.id, &state.server_id, duration).await?
+    {
+        return Err(ApiError::NoCapacity("another server runs the call".into()));
+    }
+    let config = call_config::build_shared(state, &row).await?;
+    let quota_taken = quota::reserve_call(state, &row).await?;
+    let commands = if is_new { state.store.queued_commands(&row.id).await? } else { Vec::new() };
+    let (input_rate, output_rate) = rates;
+    let offer = AudioOffer { config, commands, input_rate, output_rate };
+    let opened = state.engine().open_audio(offer).await;
+    if opened.is_err() && quota_taken {
+        state.connecting_calls.release(&row.id);
+    }
+    opened.map_err(to_api_error)
 }
 
 /// Submits an offer to the engine of this server.

@@ -1,5 +1,7 @@
 //! Attendee (`attendee-labs/attendee`), self-hosted or its cloud.
 
+use std::collections::BTreeMap;
+
 use axum::http::HeaderMap;
 use conversation::event::MeetingStatus;
 use futures_util::future::BoxFuture;
@@ -136,6 +138,15 @@ struct BotEvent {
     sub_type: Option<String>,
 }
 
+/// A person, as the list of participants and the webhooks name them.
+#[derive(Deserialize)]
+struct Participant {
+    #[serde(alias = "participant_uuid")]
+    uuid: Option<String>,
+    #[serde(alias = "participant_name", alias = "full_name")]
+    name: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct WebhookBody {
     bot_id: String,
@@ -236,6 +247,20 @@ impl MeetingService for Attendee {
                 (event.r#type.unwrap_or_default(), event.sub_type.unwrap_or_default());
             read_state(&bot.state, &kind, &sub_type)
                 .ok_or(ServiceError::Malformed("its state is unknown"))
+        })
+    }
+
+    fn participants<'a>(
+        &'a self,
+        bot: &'a str,
+    ) -> BoxFuture<'a, ServiceResult<BTreeMap<String, String>>> {
+        Box::pin(async move {
+            let answer = self.api.get(&format!("/api/v1/bots/{bot}/participants")).await?;
+            let list = answer.get("results").cloned().unwrap_or(answer);
+            let people: Vec<Participant> = serde_json::from_value(list)
+                .map_err(|_| ServiceError::Malformed("it has no participants"))?;
+            let named = people.into_iter().filter_map(|one| Some((one.uuid?, one.name?)));
+            Ok(named.collect())
         })
     }
 

@@ -3,6 +3,7 @@
 //! `resources::meetings`.
 
 mod attendee;
+pub(crate) mod audio;
 mod http;
 mod signatures;
 
@@ -211,6 +212,15 @@ pub(crate) trait MeetingService: Send + Sync {
 
     /// Where a bot is. [`ServiceError::NotFound`] if the service does not know it.
     fn status<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<Report>>;
+
+    /// Ids and names of the other people in the meeting, as the socket names them.
+    fn participants<'a>(
+        &'a self,
+        bot: &'a str,
+    ) -> BoxFuture<'a, ServiceResult<BTreeMap<String, String>>> {
+        let _ = bot;
+        Box::pin(async { Ok(BTreeMap::new()) })
+    }
 
     /// Deletes what the service has stored of a bot that has left.
     fn delete_data<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>>;

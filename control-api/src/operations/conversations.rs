@@ -299,6 +299,40 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op(
         JOINING,
         "get",
+        "/meet/{conversation_id}",
+        "The page that is the agent's camera and voice in an external meeting",
+        PAGE_RESPONSE,
+    )
+    .auth(Auth::Public),
+    op(
+        JOINING,
+        "get",
+        "/meet/{conversation_id}/audio",
+        "A WebSocket with the audio of an external meeting, for meeting services without a page",
+        &[
+            (101, "", "The protocol of the conversation's meeting service follows"),
+            (400, "Error", "The request is no WebSocket handshake"),
+            (409, "Error", "The conversation has ended"),
+            (503, "NoCapacity", "Another server runs the call, or there is no capacity"),
+        ],
+    )
+    .not_found_error()
+    .auth(Auth::SessionToken),
+    op(
+        WEBHOOKS,
+        "post",
+        "/v1/meetings/webhook/{token}",
+        "Receive a webhook of a meeting service; its signature is the authentication",
+        &[
+            (200, "", "Received"),
+            (400, "Error", "The event is malformed"),
+            (401, "Error", "The address or the signature is wrong"),
+        ],
+    )
+    .auth(Auth::Public),
+    op(
+        JOINING,
+        "get",
         "/join/{conversation_id}/about",
         "Read what the page shows of its conversation before the offer",
         &[

@@ -1,17 +1,22 @@
 //! What the handlers and the task of meetings share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use conversation::id::ConversationId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 /// Separates this use of the key from the tokens.
 const KEY_LABEL: &[u8] = b"visavis meeting webhooks";
+
+/// How long a call may be without its audio socket.
+const MAX_SOCKET_GAP: Duration = Duration::from_secs(86_400);
 
 /// The account that the address of a webhook names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +35,8 @@ pub(crate) struct Meetings {
     rejected_webhooks: AtomicU64,
     /// Failed requests to services, by service.
     failed_requests: Mutex<BTreeMap<&'static str, u64>>,
+    /// When the audio sockets of running calls were lost.
+    lost_sockets: Mutex<HashMap<ConversationId, Instant>>,
 }
 
 impl Meetings {
@@ -41,6 +48,7 @@ impl Meetings {
             created: Notify::new(),
             rejected_webhooks: AtomicU64::new(0),
             failed_requests: Mutex::default(),
+            lost_sockets: Mutex::default(),
         }
     }
 
@@ -61,6 +69,23 @@ impl Meetings {
         let (text, tag) = (URL_SAFE_NO_PAD.decode(text).ok()?, URL_SAFE_NO_PAD.decode(tag).ok()?);
         hmac::verify(&self.key, &text, &tag).ok()?;
         serde_json::from_slice(&text).ok()
+    }
+
+    fn lost_sockets(&self) -> MutexGuard<'_, HashMap<ConversationId, Instant>> {
+        self.lost_sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The audio socket of a call was lost now.
+    pub(crate) fn insert_lost_socket(&self, id: ConversationId) {
+        let mut lost = self.lost_sockets();
+        // Calls that ended without another socket.
+        lost.retain(|_, since| since.elapsed() < MAX_SOCKET_GAP);
+        lost.insert(id, Instant::now());
+    }
+
+    /// Since when a call has no audio socket, if it had one.
+    pub(crate) fn take_lost_socket(&self, id: ConversationId) -> Option<Instant> {
+        self.lost_sockets().remove(&id)
     }
 
     /// Counts a webhook that was refused.

@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 
+use conversation::contract::participation_settings::MEETING_SETTING_KEYS;
 use conversation::event::{ADDITIONAL_WEBHOOK_EVENTS, WEBHOOK_EVENTS};
+use conversation::participation::Participation;
 use conversation::settings::{DEFAULT_ERROR_MESSAGE, MAX_SECONDS, Settings, TURN_SETTING_KEYS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -427,6 +429,7 @@ impl JsonSchema for TurnSettings {
             }
             properties.insert(key.into(), property);
         }
+        properties.insert("meeting".into(), json!({}));
         json_schema!({"type": "object", "properties": properties, "additionalProperties": true})
     }
 }
@@ -457,7 +460,27 @@ pub(crate) fn documented_turn_settings() -> Value {
         }
         properties.insert(key.into(), property);
     }
+    properties.insert("meeting".into(), documented_meeting_settings());
     json!({"type": "object", "properties": properties})
+}
+
+/// The same for `config.turn.meeting`.
+fn documented_meeting_settings() -> Value {
+    let mut properties = Map::new();
+    for key in MEETING_SETTING_KEYS {
+        let takes_seconds = Participation::default().set(key, &json!(1)).is_ok();
+        let property = if takes_seconds {
+            json!({"type": "number", "minimum": 0, "maximum": 600})
+        } else {
+            json!({"type": "string"})
+        };
+        properties.insert(key.into(), property);
+    }
+    json!({
+        "type": "object",
+        "description": "Turn-taking in external meetings.",
+        "properties": properties,
+    })
 }
 
 /// What null means as the value of a turn setting, if it has a meaning.

@@ -125,8 +125,10 @@ pub struct AudioOffer {
     pub config: Arc<CallConfig>,
     /// Commands received before the call started, in order. They take effect at the join.
     pub commands: Vec<Command>,
-    /// Sample rate of both directions, in Hz: 8,000 to 48,000.
-    pub sample_rate: u32,
+    /// Sample rate of what the call hears, in Hz: 8,000 to 48,000.
+    pub input_rate: u32,
+    /// Sample rate of what the agent says, in Hz: 8,000 to 48,000.
+    pub output_rate: u32,
 }
 
 /// The client's end of a connection that carries samples, mono. Dropping it acts like a connection

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -10,14 +11,14 @@ use crate::http::connection_slots::{ActiveRequest, SlotPermit};
 
 /// For the server's code a response is complete once its last bytes are in a buffer. For the client
 /// it is not: a slow client must not be evicted before it has read the response.
-pub(super) struct TrackedStream<'a, S> {
+pub(super) struct TrackedStream<S> {
     stream: S,
-    permit: &'a SlotPermit,
+    permit: Arc<SlotPermit>,
     pending_write: Option<ActiveRequest>,
 }
 
-impl<'a, S> TrackedStream<'a, S> {
-    pub(super) fn new(stream: S, permit: &'a SlotPermit) -> Self {
+impl<S> TrackedStream<S> {
+    pub(super) fn new(stream: S, permit: Arc<SlotPermit>) -> Self {
         Self { stream, permit, pending_write: None }
     }
 
@@ -40,7 +41,7 @@ impl<'a, S> TrackedStream<'a, S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<'_, S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +51,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<'_, S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<'_, S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

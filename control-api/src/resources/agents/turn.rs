@@ -1,5 +1,7 @@
 //! The turn-taking settings of an agent, validated by the settings of crate `conversation`.
 
+use conversation::contract::participation_settings::MEETING_SETTING_KEYS;
+use conversation::participation::Participation;
 use conversation::settings::{Settings, TURN_SETTING_KEYS};
 use serde_json::{Map, Number, Value};
 
@@ -11,6 +13,8 @@ use crate::store::providers::Stt;
 const DELAY_FIELDS: [&str; 2] = ["min_endpointing_delay", "max_endpointing_delay"];
 /// Maximum of both, in seconds.
 const MAX_DELAY_SECONDS: f64 = 10.0;
+/// The settings of meetings, within `config.turn`.
+const MEETING_KEY: &str = "meeting";
 /// Path of the settings in a request.
 const TURN_PATH: &str = "config.turn";
 
@@ -71,6 +75,19 @@ pub(super) fn parse(turn: &Map<String, Value>, errors: &FieldErrors) -> TurnSett
                 document.insert(key.into(), value.clone());
             }
             Err(bad) => add_error(key, bad.reason),
+        }
+    }
+    if let Some(meeting) = turn.get(MEETING_KEY).filter(|meeting| !meeting.is_null()) {
+        match Participation::default().apply(Some(meeting)) {
+            Ok(()) => {
+                let known = meeting.as_object().into_iter().flatten();
+                let known: Map<String, Value> = known
+                    .filter(|(key, _)| MEETING_SETTING_KEYS.contains(&key.as_str()))
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect();
+                document.insert(MEETING_KEY.into(), known.into());
+            }
+            Err(bad) => add_error(&bad.field, bad.reason),
         }
     }
     // The consistency of the delays is checked with those of an avatar.

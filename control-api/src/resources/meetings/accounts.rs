@@ -83,7 +83,7 @@ impl Accounts {
     }
 
     /// The service of a bot; `None` if its account was removed.
-    pub(super) async fn of_bot(
+    pub(crate) async fn of_bot(
         &self,
         row: &Row,
     ) -> store::Result<Option<(&'static str, Box<dyn MeetingService>)>> {

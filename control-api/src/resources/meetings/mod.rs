@@ -82,7 +82,7 @@ pub(crate) struct MeetingRequest {
 /// A valid request.
 #[derive(Debug)]
 pub(crate) struct NewBot {
-    agent: String,
+    pub(crate) agent: String,
     /// With its password.
     url: String,
     link: MeetingLink,
