@@ -298,27 +298,11 @@ impl MeetingService for Attendee {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::meeting_services::test_order;
 
     fn order(mode: MediaMode) -> BotOrder {
-        BotOrder {
-            conversation: "c".into(),
-            link: "https://zoom.us/j/1234567890?pwd=secret".into(),
-            is_zoom: true,
-            name: "Clara".into(),
-            mode,
-            media_url: "https://here.example/meet/c#token=t".into(),
-            webhook_url: Some("https://here.example/v1/meetings/webhook/w".into()),
-            lobby_timeout: Duration::from_secs(600),
-            alone_timeout: Duration::from_secs(60),
-            max_duration: Duration::from_secs(14_400),
-            message: Some("Hello.".into()),
-            login_group: None,
-            email: Some("clara@example.com".into()),
-            allow_multiple: false,
-        }
+        BotOrder { mode, ..test_order() }
     }
 
     #[test]

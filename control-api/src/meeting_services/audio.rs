@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::attendee;
+use super::{attendee, meetingbaas};
 
 /// Duration of a message of the agent's audio. Services cut to this length.
 const FRAMES_PER_SECOND: u32 = 10;
@@ -50,6 +50,7 @@ pub(crate) trait AudioCodec: Send + Sync {
 pub(crate) fn codec(provider: &str) -> Option<Box<dyn AudioCodec>> {
     match provider {
         "attendee" => Some(Box::new(AttendeeCodec)),
+        "meetingbaas" => Some(Box::new(meetingbaas::Codec)),
         _ => None,
     }
 }

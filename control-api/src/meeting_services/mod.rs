@@ -5,6 +5,8 @@
 mod attendee;
 pub(crate) mod audio;
 mod http;
+mod meetingbaas;
+mod recall;
 mod signatures;
 
 use std::collections::BTreeMap;
@@ -16,7 +18,9 @@ use futures_util::future::BoxFuture;
 
 use crate::clock::Micros;
 
-pub(crate) use attendee::Attendee;
+use attendee::Attendee;
+use meetingbaas::MeetingBaas;
+use recall::Recall;
 
 /// Names and display names of the services, as `[meetings] provider` and credentials use them. Also
 /// the order in which a workspace's credentials are considered.
@@ -253,6 +257,8 @@ pub(crate) fn connect(
 ) -> Option<Box<dyn MeetingService>> {
     match account.provider {
         "attendee" => Some(Box::new(Attendee::new(account, http_client))),
+        "recall" => Some(Box::new(Recall::new(account, http_client))),
+        "meetingbaas" => Some(Box::new(MeetingBaas::new(account, http_client))),
         _ => None,
     }
 }
@@ -263,6 +269,27 @@ pub(crate) fn media_mode(provider: &str, preferred: MediaMode) -> MediaMode {
         "recall" => MediaMode::Page,
         "meetingbaas" => MediaMode::Socket,
         _ => preferred,
+    }
+}
+
+/// An order of a page in a Zoom meeting.
+#[cfg(test)]
+fn test_order() -> BotOrder {
+    BotOrder {
+        conversation: "c".into(),
+        link: "https://zoom.us/j/1234567890?pwd=secret".into(),
+        is_zoom: true,
+        name: "Clara".into(),
+        mode: MediaMode::Page,
+        media_url: "https://here.example/meet/c#token=t".into(),
+        webhook_url: Some("https://here.example/v1/meetings/webhook/w".into()),
+        lobby_timeout: Duration::from_secs(600),
+        alone_timeout: Duration::from_secs(60),
+        max_duration: Duration::from_secs(14_400),
+        message: Some("Hello.".into()),
+        login_group: None,
+        email: Some("clara@example.com".into()),
+        allow_multiple: false,
     }
 }
 

@@ -55,7 +55,6 @@ fn write_sorted(value: &Value, text: &mut String) {
 
 /// Verifies the headers of Standard Webhooks, under their own names (`webhook-…`) or those of Svix
 /// (`svix-…`). `now`: wall clock, in seconds.
-#[expect(dead_code, reason = "Recall.ai and MeetingBaaS")]
 pub(super) fn verify_standard(secret: &str, headers: &HeaderMap, body: &[u8], now: i64) -> bool {
     let header = |name: &str| {
         ["webhook", "svix"].iter().find_map(|prefix| {

@@ -230,7 +230,8 @@ mod tests {
     fn credentials(all: &[(&str, &str, Option<&str>)]) -> Credentials {
         let credential = |(name, token, url): &(&str, &str, Option<&str>)| {
             let url = url.map(str::to_owned);
-            ((*name).to_owned(), Credential { token: (*token).to_owned(), url })
+            let token = (*token).to_owned();
+            ((*name).to_owned(), Credential { token, url, webhook_secret: None })
         };
         all.iter().map(credential).collect()
     }

@@ -1,5 +1,6 @@
 //! The HTML pages: the landing page, the call page at `/join/{conversation_id}#token=…` and
-//! `/embed/{agentId}`, and the [`console`].
+//! `/embed/{agentId}`, the page of a bot in a meeting at `/meet/{conversation_id}#token=…`, and the
+//! [`console`].
 //!
 //! Plain HTML, CSS and ES modules, compiled into the binary; no build step, no third-party code.
 //! There is no inline code, so the content security policy can forbid it. The caller decides which
@@ -20,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 const LANDING: &str = include_str!("pages/landing.html");
 const CALL: &str = include_str!("pages/call.html");
+const MEET: &str = include_str!("pages/meet.html");
 const JS: &str = "text/javascript; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -43,6 +45,10 @@ const ASSETS: &[Asset] = &[
     ("audio-devices.js", JS, include_str!("pages/audio-devices.js")),
     ("saved-state.js", JS, include_str!("pages/saved-state.js")),
     ("texts.js", JS, include_str!("pages/texts.js")),
+    ("meet.css", CSS, include_str!("pages/meet.css")),
+    ("meet.js", JS, include_str!("pages/meet.js")),
+    ("meet-captions.js", JS, include_str!("pages/meet-captions.js")),
+    ("meet-microphone.js", JS, include_str!("pages/meet-microphone.js")),
     ("icon.svg", "image/svg+xml", include_str!("pages/icon.svg")),
 ];
 
@@ -70,17 +76,20 @@ impl Pages {
         Self { media_origin, ..self }
     }
 
-    /// `GET /join/{conversation_id}`, the console, and the files of both.
+    /// `GET /join/{conversation_id}`, `GET /meet/{conversation_id}`, the console, and the files of
+    /// all three.
     ///
-    /// The join page is the same for every id. Only an offer with a token reveals whether the
+    /// The first two are the same for every id. Only an offer with a token reveals whether the
     /// conversation exists.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
         let call = self.call(&Value::Null);
+        let meet = Bytes::from(MEET.replace("{{ice_servers}}", &self.ice_servers));
         Router::new()
             .route(
                 "/join/{conversation_id}",
                 get(move || async move { page(call, SELF, None, "'none'") }),
             )
+            .route("/meet/{conversation_id}", get(move || async move { meet_page(meet) }))
             .route("/assets/{file}", get(asset))
             .merge(console::router(self.media_origin.as_deref()))
     }
@@ -121,7 +130,7 @@ impl Pages {
 /// Which devices a page may use.
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-/// Default source of a page's images.
+/// Default source of a page's images and connections.
 const SELF: &str = "'self'";
 
 /// Whether a text can be one source of a Content-Security-Policy: it must not end the directive or
@@ -131,9 +140,29 @@ pub(crate) fn is_csp_source(origin: &str) -> bool {
         && origin.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'\'' | b'"'))
 }
 
+/// Where Attendee's own script in the meeting page asks for the sound of the meeting. Instances from
+/// before Chromium guarded local addresses do so from within the page, under its policy; without
+/// this source the page would have no microphone there.
+const ATTENDEE_AUDIO: &str = "http://localhost:8000";
+
+/// The page of a bot in a meeting.
+fn meet_page(content: Bytes) -> Response<Body> {
+    page_connecting_to(&format!("{SELF} {ATTENDEE_AUDIO}"), content, SELF, None, "'none'")
+}
+
 /// A page with images from `images` and files with sound from `media`, which `ancestors` may frame
 /// (empty: any page). The media of a call are streams, to which no policy applies.
 fn page(content: Bytes, images: &str, media: Option<&str>, ancestors: &str) -> Response<Body> {
+    page_connecting_to(SELF, content, images, media, ancestors)
+}
+
+fn page_connecting_to(
+    connections: &str,
+    content: Bytes,
+    images: &str,
+    media: Option<&str>,
+    ancestors: &str,
+) -> Response<Body> {
     let mut policy =
         format!("default-src 'none'; script-src 'self'; style-src 'self'; img-src {images}; ");
     if let Some(media) = media {
@@ -141,7 +170,9 @@ fn page(content: Bytes, images: &str, media: Option<&str>, ancestors: &str) -> R
         policy.push_str(media);
         policy.push_str("; ");
     }
-    policy.push_str("connect-src 'self'; base-uri 'none'; form-action 'none'");
+    policy.push_str("connect-src ");
+    policy.push_str(connections);
+    policy.push_str("; base-uri 'none'; form-action 'none'");
     if !ancestors.is_empty() {
         policy.push_str("; frame-ancestors ");
         policy.push_str(ancestors);
@@ -247,9 +278,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_meeting_page_permits_only_the_services_own_connection_in_addition() {
+        let pages = Pages::new(&json!([{"urls": "turn:a\"b"}]));
+        let id = "0190e4b2-0000-7000-8000-000000000000";
+        let join = fetch(&pages, &format!("/join/{id}")).await;
+        let meet = fetch(&pages, &format!("/meet/{id}")).await;
+        assert_eq!(meet.status(), StatusCode::OK);
+        for name in ["referrer-policy", "permissions-policy", "x-content-type-options"] {
+            assert_eq!(meet.headers()[name], join.headers()[name], "{name}");
+        }
+        let policy = |page: &Response<Body>| {
+            page.headers()["content-security-policy"].to_str().unwrap().to_owned()
+        };
+        let connections = "connect-src 'self' http://localhost:8000;";
+        assert_eq!(policy(&meet), policy(&join).replace("connect-src 'self';", connections));
+        assert_ne!(policy(&meet), policy(&join));
+        let page = body(meet).await;
+        assert!(page.contains("data-ice-servers=\"[{&quot;urls&quot;:"), "{page}");
+        assert!(!page.contains("{{"), "{page}");
+    }
+
+    #[tokio::test]
     async fn every_file_that_a_page_or_a_module_names_is_served() {
         let pages = Pages::new(&json!([]));
-        for text in [LANDING, CALL] {
+        for text in [LANDING, CALL, MEET] {
             for part in text.split("/assets/").skip(1) {
                 let name = part.split('"').next().unwrap();
                 assert_eq!(
@@ -287,7 +339,7 @@ mod tests {
 
     #[test]
     fn no_page_has_a_script_or_a_style_of_its_own() {
-        for text in [LANDING, CALL] {
+        for text in [LANDING, CALL, MEET] {
             assert!(
                 !text.contains("<style")
                     && !text.contains(" style=")

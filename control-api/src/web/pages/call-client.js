@@ -11,6 +11,11 @@
 
 /** Delays before the attempts to reconnect, in milliseconds. */
 const RETRY_DELAYS_MS = [0, 1000, 2000, 4000, 4000, 4000, 4000, 4000];
+/** The delay of a persistent client, from the second attempt on. */
+const PERSISTENT_RETRY_MS = 2000;
+/** Rejections after which another attempt cannot succeed; those that a persistent client obeys. */
+const FINAL_STATUSES = [400, 401, 404, 406, 409];
+const PERSISTENT_FINAL_STATUSES = [401, 409];
 const CONNECT_TIMEOUT_MS = 12_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 /**
@@ -70,10 +75,15 @@ export class CallClient extends EventTarget {
   #silenceTimer = 0;
   #stopped = false;
   #callEnded = false;
-  #capacityError = null;
+  #persistent;
 
-  constructor({ conversation, token, iceServers }) {
+  /**
+   * `persistent`: the client tries to connect without limit, at first and after a lost connection,
+   * until the conversation is over.
+   */
+  constructor({ conversation, token, iceServers, persistent = false }) {
     super();
+    this.#persistent = persistent;
     this.#conversation = conversation;
     this.#token = token;
     this.#iceServers = iceServers;
@@ -87,11 +97,13 @@ export class CallClient extends EventTarget {
 
   /**
    * Joins the call. Resolves once media can flow. Rejects with RejectedError,
-   * ConnectionFailedError, or TypeError if the server cannot be reached.
+   * ConnectionFailedError, or TypeError if the server cannot be reached. A persistent client does
+   * not reject: it tries again, or emits `rejected`.
    */
   async join() {
     this.#emit("status", "connecting");
-    await this.#connect();
+    if (this.#persistent) await this.#keepConnecting();
+    else await this.#connect();
   }
 
   /** Sets the microphone's track (null for none), also during a call. */
@@ -107,6 +119,11 @@ export class CallClient extends EventTarget {
     if (dataChannel?.readyState !== "open") return false;
     dataChannel.send(JSON.stringify({ label: "rtvi-ai", type, id, data }));
     return true;
+  }
+
+  /** Closes the connection without hanging up: the server waits for another one. */
+  leave() {
+    this.#stop();
   }
 
   /** Hangs up. */
@@ -144,6 +161,7 @@ export class CallClient extends EventTarget {
       audioSender: audioTransceiver.sender,
       resourceUrl: null,
       stream: new MediaStream(),
+      capacityError: null,
     };
     this.#pendingConnection = connection;
     try {
@@ -162,7 +180,7 @@ export class CallClient extends EventTarget {
       connection.resourceUrl = response.headers.get("Location");
       await peerConnection.setRemoteDescription({ type: "answer", sdp: await response.text() });
       await connected;
-      if (this.#capacityError) throw this.#capacityError;
+      if (connection.capacityError) throw connection.capacityError;
       if (this.#stopped) throw new ConnectionFailedError("left");
     } catch (error) {
       peerConnection.close();
@@ -244,17 +262,20 @@ export class CallClient extends EventTarget {
     if (message?.label !== "rtvi-ai") return;
     if (message.type === "error" && message.data?.fatal && message.data.error === "No capacity") {
       // The server reserves capacity only once a client is connected; other calls were faster.
-      this.#capacityError = new RejectedError(503, {
+      const error = new RejectedError(503, {
         error: message.data.error,
         reason: "the server is full",
       });
-      this.#capacityError.afterAnswer = true;
+      error.afterAnswer = true;
+      connection.capacityError = error;
       const wasConnected = connection === this.#connection;
       // The message may arrive before `connectionstatechange`. A peer connection that is closed
       // here fires no further events, so the promise is rejected directly.
-      connection.reject(this.#capacityError);
-      this.#stop();
-      if (wasConnected) this.#emit("rejected", this.#capacityError);
+      connection.reject(error);
+      if (!this.#persistent) this.#stop();
+      if (!wasConnected) return;
+      if (this.#persistent) this.#reconnect(1);
+      else this.#emit("rejected", error);
       return;
     }
     if (message.type === "server-message" && eventName(message) === "call_ended")
@@ -291,13 +312,21 @@ export class CallClient extends EventTarget {
       this.#reconnect();
   };
 
-  /** Retries until the call is connected again, the call is over, or the server rejects it. */
-  async #reconnect() {
+  async #reconnect(firstAttempt = 0) {
     if (this.#stopped || this.#pendingConnection) return;
-    // Marks the attempt before the first await, so that no second one starts.
-    this.#pendingConnection = { audioSender: { replaceTrack: async () => {} } };
+    const connecting = this.#keepConnecting(firstAttempt);
     this.#emit("status", "reconnecting");
-    for (const delayMs of RETRY_DELAYS_MS) {
+    await connecting;
+  }
+
+  /** Tries until the call is connected, the call is over, or the server rejects it. */
+  async #keepConnecting(firstAttempt = 0) {
+    let retryAfter = 0;
+    for (let attempt = firstAttempt; ; attempt++) {
+      const delayMs = this.#retryDelayMs(attempt, retryAfter);
+      if (delayMs === undefined) break;
+      // Marks the attempt before the first await, so that no second one starts.
+      this.#pendingConnection = { audioSender: { replaceTrack: async () => {} } };
       await new Promise((resolve) => setTimeout(resolve, delayMs));
       if (this.#stopped) return;
       try {
@@ -305,16 +334,24 @@ export class CallClient extends EventTarget {
         return;
       } catch (error) {
         if (this.#stopped) return;
-        if (error instanceof RejectedError && [400, 401, 404, 406, 409].includes(error.status)) {
+        const finalStatuses = this.#persistent ? PERSISTENT_FINAL_STATUSES : FINAL_STATUSES;
+        if (error instanceof RejectedError && finalStatuses.includes(error.status)) {
           this.#stop();
           this.#emit("rejected", error);
           return;
         }
+        // Too many offers: trying sooner would only be rejected again.
+        retryAfter = error instanceof RejectedError && error.status === 429 ? error.retryAfter : 0;
       }
-      this.#pendingConnection = { audioSender: { replaceTrack: async () => {} } };
     }
     this.#stop();
     this.#emit("status", "failed");
+  }
+
+  /** The delay before an attempt; undefined after the last one. */
+  #retryDelayMs(attempt, retryAfter) {
+    if (!this.#persistent) return RETRY_DELAYS_MS[attempt];
+    return attempt === 0 ? 0 : Math.max(PERSISTENT_RETRY_MS, 1000 * retryAfter);
   }
 
   #stop() {
