@@ -1,12 +1,12 @@
 //! An eight-minute meeting of three people in simulated time: which sentences the agent answers, in
-//! each mode, with and without reports of who speaks.
+//! each mode, with and without reports of who speaks, and what the model decides.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
-use conversation::simulate::simulate;
+use conversation::simulate::{simulate, simulate_traced};
 use serde_json::{Value, json};
 
-const PEOPLE: [&str; 3] = ["Maria", "Tom", "Jonas"];
+const PEOPLE: [&str; 3] = ["Maria", "Tom", "Priya"];
 
 /// Sentences to the agent, which is called Clara.
 const QUESTIONS: [&str; 12] = [
@@ -119,7 +119,7 @@ fn sentences() -> Vec<Sentence> {
 
 /// The scenario: people leave 1.6 s between their sentences, and 9 s after a question, for its
 /// answer and to end the time for follow-ups.
-fn scenario(meeting: Value) -> String {
+fn scenario(meeting: Value, replies: Value) -> String {
     let mut user = Vec::new();
     let mut at = 1.0;
     for Sentence { text, speaker, is_question } in sentences() {
@@ -127,14 +127,14 @@ fn scenario(meeting: Value) -> String {
         user.push(json!({"from": at, "to": at + seconds, "speaker": speaker, "text": text}));
         at += seconds + if is_question { 12.5 } else { 2.2 };
     }
-    let replies = [json!({"to": "*", "say": "Here is the answer.", "audio": 1.2})];
     json!({"name": "A meeting", "meeting": meeting, "user": user, "replies": replies, "until": 600})
         .to_string()
 }
 
 /// The words that were answered, and all utterances of the record with their speakers.
 fn run(meeting: Value) -> (Vec<String>, Vec<(String, Option<String>)>) {
-    let printed = simulate(scenario(meeting).as_bytes(), false).unwrap();
+    let replies = json!([{"to": "*", "say": "Here is the answer.", "audio": 1.2}]);
+    let printed = simulate(scenario(meeting, replies).as_bytes(), false).unwrap();
     let events: Vec<Value> =
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let mut last = String::new();
@@ -154,7 +154,7 @@ fn run(meeting: Value) -> (Vec<String>, Vec<(String, Option<String>)>) {
 
 #[test]
 fn the_agent_answers_all_questions_and_nothing_else() {
-    for speaker_delay in [json!(0.1), json!(0.6), json!(3.0), Value::Null] {
+    for speaker_delay in [json!(0), json!(0.1), json!(0.6), json!(1), json!(3), Value::Null] {
         let meeting = json!({"names": ["Clara"], "speaker_delay": speaker_delay});
         let (answered, utterances) = run(meeting);
         assert_eq!(answered, QUESTIONS, "reports after {speaker_delay} s");
@@ -163,12 +163,27 @@ fn the_agent_answers_all_questions_and_nothing_else() {
 }
 
 #[test]
-fn each_utterance_has_its_speaker() {
-    let (_, utterances) = run(json!({"names": ["Clara"], "speaker_delay": 0.25}));
+fn each_utterance_has_its_speaker_in_every_mode() {
     let expected: Vec<_> =
         sentences().iter().map(|s| (s.text.to_owned(), Some(s.speaker.to_owned()))).collect();
-    // The first one is committed before anybody is known to speak.
-    assert_eq!(utterances, expected);
+    for (mode, decide) in [
+        ("one_to_one", "rules"),
+        ("participant", "rules"),
+        ("participant", "model"),
+        ("observer", "rules"),
+    ] {
+        for delay in [0.0, 0.25, 0.5, 1.0] {
+            let meeting = json!({
+                "mode": mode,
+                "decide": decide,
+                "names": ["Clara"],
+                "wake_phrase": "hey assistant",
+                "speaker_delay": delay,
+            });
+            let (_, utterances) = run(meeting);
+            assert_eq!(utterances, expected, "{mode}, {decide}, reports after {delay} s");
+        }
+    }
 }
 
 #[test]
@@ -181,6 +196,104 @@ fn an_observer_answers_nothing_without_its_wake_phrase() {
 
 #[test]
 fn in_one_to_one_mode_everything_is_answered() {
-    let (answered, _) = run(json!({"mode": "one_to_one"}));
+    let (answered, utterances) = run(json!({"mode": "one_to_one"}));
     assert_eq!(answered.len(), sentences().len());
+    assert_eq!(utterances.len(), sentences().len(), "the transcript is complete");
+}
+
+/// What a scripted model says to a sentence of others; `None` = it stays silent.
+fn volunteered(text: &str) -> Option<String> {
+    (OTHERS.contains(&text) && text.ends_with('?')).then(|| format!("I know that. {text}"))
+}
+
+/// The model speaks to the questions of others, and says a few words before it stays silent. Each
+/// request is followed by what the script says to the newest words since the agent has spoken.
+#[test]
+fn the_decisions_of_the_model_are_followed_exactly() {
+    let answer = |text: &str| format!("Here is the answer. {text}");
+    let mut replies: Vec<Value> = QUESTIONS
+        .iter()
+        .map(|text| json!({"to": text, "say": answer(text), "audio": 1.2}))
+        .collect();
+    let others = OTHERS.iter().filter_map(|text| Some((text, volunteered(text)?)));
+    replies.extend(others.map(|(text, say)| json!({"to": text, "say": say, "audio": 0.5})));
+    replies.push(json!({"to": "*", "say": "Nobody asked me.", "stay_silent": true}));
+    for speaker_delay in [0.0, 0.3, 1.0] {
+        // Without follow-ups, which are a decision of the rules.
+        let meeting = json!({
+            "names": ["Clara"],
+            "decide": "model",
+            "follow_up_window": 0,
+            "speaker_delay": speaker_delay,
+        });
+        let scenario = scenario(meeting, json!(replies));
+        let (printed, trace) = simulate_traced(scenario.as_bytes()).unwrap();
+        assert!(!printed.contains("Nobody asked me") && !printed.contains("tool"));
+        let (mut expected, mut spoken) = (Vec::new(), Vec::new());
+        let (mut recent, mut committed): (Vec<String>, usize) = (Vec::new(), 0);
+        let mut request_times = Vec::new();
+        for line in trace.lines().skip(1) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            for output in line["out"].as_array().into_iter().flatten() {
+                let event = &output["Tell"]["event"];
+                let text = event["text"].as_str().unwrap_or_default();
+                match event["what"].as_str().unwrap_or_default() {
+                    "utterance_committed" => committed += 1,
+                    "history" if event["role"] == "user" => recent.push(text.to_owned()),
+                    "history" => recent.clear(),
+                    "agent.started_speaking" => spoken.push(text.to_owned()),
+                    _ => {}
+                }
+                let request = &output["AskLlm"];
+                if request["may_stay_silent"] == true {
+                    request_times.push(line["at"].as_u64().unwrap());
+                    expected.extend(recent.iter().rev().find_map(|text| volunteered(text)));
+                } else if request.is_object() {
+                    expected.push(answer(recent.last().unwrap()));
+                }
+            }
+        }
+        assert_eq!(spoken, expected);
+        let answered = |text: &str| spoken.contains(&answer(text));
+        assert!(QUESTIONS.into_iter().all(answered), "{spoken:?}");
+        assert!(spoken.len() >= QUESTIONS.len() + 5, "{spoken:?}");
+        assert!(request_times.len() > spoken.len(), "{request_times:?}");
+        assert!(request_times.is_sorted_by(|a, b| a + 10_000_000 <= *b), "{request_times:?}");
+        assert_eq!(committed, sentences().len(), "the transcript is complete");
+    }
+}
+
+#[test]
+fn commands_work_in_every_mode() {
+    for meeting in [
+        json!({"mode": "one_to_one"}),
+        json!({"names": ["Clara"]}),
+        json!({"names": ["Clara"], "decide": "model"}),
+        json!({"mode": "observer", "wake_phrase": "hey assistant"}),
+    ] {
+        let scenario = json!({
+            "meeting": meeting,
+            "user": [{"from": 0.5, "to": 2, "speaker": "Tom", "text": "This is only a remark."}],
+            "replies": [
+                {"to": "What is next?", "say": "The budget.", "audio": 1.0},
+                {"to": "*", "say": "I see.", "audio": 1.0},
+            ],
+            "actions": [
+                {"at": 8, "do": "respond", "text": "What is next?"},
+                {"at": 12, "do": "say", "text": "A notice for all.", "audio": 4},
+                {"at": 14, "do": "interrupt"},
+            ],
+            "until": 20,
+        });
+        let printed = simulate(scenario.to_string().as_bytes(), false).unwrap();
+        let events: Vec<Value> =
+            printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let said = |text: &str| {
+            let is_said = |event: &&Value| event["what"] == "agent.started_speaking";
+            events.iter().filter(is_said).any(|event| event["text"] == text)
+        };
+        assert!(said("The budget.") && said("A notice for all."), "{meeting}: {printed}");
+        let interrupted = json!({"t": 14.0, "what": "agent.interrupted"});
+        assert!(events.contains(&interrupted), "{meeting}: {printed}");
+    }
 }

@@ -352,6 +352,10 @@ fn a_malformed_file_is_refused_by_the_name_of_its_field() {
             "settings.backchannels: must be true or false",
         ),
         (r#"{"until": 1, "vad": {"begin": 1}}"#, "vad.begin: is unknown"),
+        (
+            r#"{"until": 1, "meeting": {"decide": "chance"}}"#,
+            "meeting.decide: must be rules or model",
+        ),
         (r#"{"until": 1, "user": [{"from": 1}]}"#, "user[0].to: is missing"),
         (r#"{"until": 1, "user": [{"from": 2, "to": 1}]}"#, "user[0].to: must not be before from"),
         (r#"{"until": 1, "user": {"from": 2}}"#, "user: must be a list"),

@@ -227,13 +227,16 @@ impl Call {
         } else {
             Vec::new()
         };
-        let question = models::llm::Request {
+        let mut question = models::llm::Request {
             prompt: self.config.system_prompt.clone(),
             history: request.history,
             snippets: Vec::new(),
             tools,
             model: String::new(),
         };
+        if request.may_stay_silent {
+            llm::offer_silence(&mut question);
+        }
         let source = self.config.knowledge.clone();
         self.generations.push(llm::start_generation(
             &self.context.runtime,

@@ -11,7 +11,7 @@ pub const MAX_SNIPPETS: usize = 4;
 /// it?"
 const MIN_STANDALONE_WORDS: usize = 5;
 
-/// The query: the user's open turn, with the previous one if the last is too short to stand alone.
+/// The query: the words of the user's open turn, with the previous one if the last is too short to stand alone.
 ///
 /// `None` if the last item is not a user message (the generation after a tool call, a greeting):
 /// there is nothing new to find.
@@ -20,16 +20,14 @@ pub fn search_query(history: &[Arc<HistoryItem>]) -> Option<String> {
     let talked = |i: &&Arc<HistoryItem>| !matches!(i.role, Role::System | Role::Visitor);
     let mut turns = history.iter().rev().filter(talked).peekable();
     let last = turns.next_if(|i| i.role == Role::User)?;
-    if last.text.split_whitespace().count() >= MIN_STANDALONE_WORDS {
-        return Some(last.text.clone());
+    if last.words().split_whitespace().count() >= MIN_STANDALONE_WORDS {
+        return Some(last.words().to_owned());
     }
     let previous = turns.find(|i| i.role == Role::User);
-    Some(
-        previous.map_or_else(
-            || last.text.clone(),
-            |previous| format!("{} {}", previous.text, last.text),
-        ),
-    )
+    Some(previous.map_or_else(
+        || last.words().to_owned(),
+        |previous| format!("{} {}", previous.words(), last.words()),
+    ))
 }
 
 #[cfg(test)]
@@ -59,6 +57,25 @@ mod tests {
             item(Role::User, "And its weight?"),
         ];
         assert_eq!(search_query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
+        assert_eq!(
+            search_query(&history).unwrap(),
+            "What does the blue bicycle cost? And its weight?"
+        );
+    }
+
+    #[test]
+    fn the_names_of_speakers_are_not_searched() {
+        let spoken = |speaker: &str, words: &str| {
+            let text = format!("{speaker}: {words}");
+            let plain = item(Role::User, &text);
+            Arc::new(HistoryItem { speaker: Some(speaker.into()), ..(*plain).clone() })
+        };
+        let history = [
+            spoken("Maria Sol", "What does the blue bicycle cost?"),
+            spoken("Tom Lind", "And its weight?"),
+        ];
+        assert_eq!(search_query(&history[..1]).unwrap(), "What does the blue bicycle cost?");
+        // The name does not make a short question long.
         assert_eq!(
             search_query(&history).unwrap(),
             "What does the blue bicycle cost? And its weight?"

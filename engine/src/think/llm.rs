@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use conversation::id::ConversationId;
 use conversation::input::{GenerationId, LlmEvent};
+use conversation::output::STAY_SILENT;
 use engine_api::Knowledge;
 use models::Sink;
-use models::llm::{Event, Llm, Request};
+use models::llm::{Event, Llm, Request, Tool};
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -60,6 +62,30 @@ pub fn start_generation(
     GenerationHandle { generation, provider: "", _cancel: cancel }
 }
 
+/// What a model reads at the end of its prompt when nobody has addressed the agent.
+const UNADDRESSED: &str = concat!(
+    "Several people talk to each other, and you were not addressed. ",
+    "Speak only if somebody asks something that nobody else answers, ",
+    "or if you can correct an important error. ",
+    "Otherwise call the tool `stay_silent` and write nothing.",
+);
+
+/// Lets the model stay silent in this request.
+pub fn offer_silence(request: &mut Request) {
+    if !request.prompt.is_empty() {
+        request.prompt.push_str("\n\n");
+    }
+    request.prompt.push_str(UNADDRESSED);
+    // A tool of the agent with this name would never be run here.
+    request.tools.retain(|tool| tool.name != STAY_SILENT);
+    request.tools.push(Tool {
+        name: STAY_SILENT.into(),
+        description: "Say nothing, because the words were not for you.".into(),
+        parameters: json!({"type": "object", "properties": {}}),
+        rule: None,
+    });
+}
+
 /// Lets a model that reads whole passages prepare for the knowledge of a call.
 pub fn prepare_knowledge(
     net: &Handle,
@@ -93,4 +119,34 @@ pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
         }
         Event::Failed(error) => (LlmEvent::Failed(error.to_string()), true),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_offered_once_and_explained_at_the_end_of_the_prompt() {
+        let own = |name: &str| Tool {
+            name: name.into(),
+            description: "A tool of the agent.".into(),
+            parameters: json!({"type": "object"}),
+            rule: None,
+        };
+        let mut request = Request {
+            prompt: "You are Clara.".into(),
+            history: Vec::new(),
+            snippets: Vec::new(),
+            tools: vec![own("calendar"), own(STAY_SILENT)],
+            model: String::new(),
+        };
+        offer_silence(&mut request);
+        let names: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["calendar", STAY_SILENT]);
+        assert!(request.tools[1].description.starts_with("Say nothing"));
+        assert_eq!(request.prompt, format!("You are Clara.\n\n{UNADDRESSED}"));
+        request.prompt.clear();
+        offer_silence(&mut request);
+        assert_eq!(request.prompt, UNADDRESSED);
+    }
 }

@@ -97,6 +97,9 @@ pub struct Explanation {
     pub why: String,
 }
 
+/// Name of the tool by which the LLM decides not to speak. The conversation itself handles the call.
+pub const STAY_SILENT: &str = "stay_silent";
+
 /// A request to the LLM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LlmRequest {
@@ -114,6 +117,10 @@ pub struct LlmRequest {
     pub use_fallback: bool,
     /// Whether the turn is still uncommitted.
     pub preemptive: bool,
+    /// Whether nobody has addressed the agent: the LLM speaks, or it calls [`STAY_SILENT`], which is
+    /// offered in this request only.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub may_stay_silent: bool,
 }
 
 /// A segment to synthesize.

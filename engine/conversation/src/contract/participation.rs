@@ -45,12 +45,26 @@ impl ParticipationMode {
     }
 }
 
+/// What decides about utterances that the rules of [`ParticipationMode::Participant`] leave open:
+/// those that are neither addressed to anybody nor a follow-up nor a backchannel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decider {
+    /// The rules alone: they are not answered.
+    #[default]
+    Rules,
+    /// The LLM, which is asked at most once in 10 s.
+    Model,
+}
+
 /// The rules of a conversation of several people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Participation {
     /// Which utterances the agent answers.
     pub mode: ParticipationMode,
+    /// What decides where the rules do not.
+    pub decide: Decider,
     /// The names by which people address the agent.
     pub names: Vec<String>,
     /// Words that address the agent in addition to its names; in [`ParticipationMode::Observer`],
@@ -79,6 +93,7 @@ impl Default for Participation {
     fn default() -> Self {
         Self {
             mode: ParticipationMode::Participant,
+            decide: Decider::Rules,
             names: Vec::new(),
             wake_phrase: None,
             min_endpointing_delay: Duration::from_secs(1),

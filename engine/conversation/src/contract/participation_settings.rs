@@ -4,12 +4,13 @@ use core::time::Duration;
 
 use serde_json::Value;
 
-use crate::contract::participation::Participation;
+use crate::contract::participation::{Decider, Participation};
 use crate::contract::setting_error::SettingError;
 use crate::contract::settings::parse_seconds;
 
-/// The keys of `config.turn.meeting`, in seconds.
-pub const MEETING_SETTING_KEYS: [&str; 7] = [
+/// The keys of `config.turn.meeting`. All but `decide` are in seconds.
+pub const MEETING_SETTING_KEYS: [&str; 8] = [
+    "decide",
     "min_endpointing_delay",
     "max_endpointing_delay",
     "min_silence_before_answer",
@@ -33,6 +34,16 @@ impl Participation {
             "follow_up_window" => &mut self.follow_up_window,
             "anonymous_follow_up_window" => &mut self.anonymous_follow_up_window,
             "max_speaker_wait" => &mut self.max_speaker_wait,
+            "decide" => {
+                self.decide = match value.as_str() {
+                    Some("rules") => Decider::Rules,
+                    Some("model") => Decider::Model,
+                    _ => {
+                        return Err(SettingError::new("meeting.decide", "must be rules or model"));
+                    }
+                };
+                return Ok(true);
+            }
             _ => return Ok(false),
         };
         let field = format!("meeting.{key}");

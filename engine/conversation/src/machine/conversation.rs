@@ -29,6 +29,7 @@
 //! - `lifecycle`: idle, limit, commands, end.
 //! - `opening`: greeting and recording message.
 //! - `participation`, `addressing`: conversations of several people; who is addressed.
+//! - `model_decision`, `open_words`: the model decides whether to answer what the rules leave open.
 //! - `timers`: the deadlines of all rules.
 
 use std::collections::VecDeque;
@@ -40,6 +41,7 @@ use crate::contract::spec::Spec;
 use crate::contract::time::Time;
 use crate::machine::departures::Departures;
 use crate::machine::history::History;
+use crate::machine::open_words::ModelDecisions;
 use crate::machine::people::People;
 use crate::machine::reply::{Reply, RunningTool};
 use crate::machine::speech::{Turn, UserSpeech};
@@ -108,6 +110,8 @@ pub struct Conversation {
     pub(crate) stt_provider: Option<String>,
     /// What is known about the people of a conversation of several.
     pub(crate) people: People,
+    /// What the model is asked about.
+    pub(crate) decisions: ModelDecisions,
     /// Final transcripts that the STT has not delivered for finished speech segments.
     pub(crate) pending_finals: u32,
     /// Times of the last committed turn that got a reply.
@@ -160,6 +164,7 @@ impl Conversation {
             last_turn_speech_end: None,
             stt_provider: None,
             people: People::default(),
+            decisions: ModelDecisions::default(),
             pending_finals: 0,
             next_epoch: 0,
             next_segment: 0,
@@ -256,6 +261,7 @@ impl Conversation {
             Input::StageFailed { stage, reason } => self.stage_failed(stage, reason),
             Input::StageRecovered { stage } => self.stage_recovered(stage),
             Input::ExternalEvent(event) => {
+                let Some(event) = self.hold_undecided_snippets(event) else { return };
                 let is_discarded = event == Event::RecordingEnded { is_discarded: true };
                 self.emit(event);
                 if is_discarded {
@@ -286,6 +292,7 @@ impl Conversation {
             TimerKind::Idle => self.idle_due(),
             TimerKind::AnswerSilence => {}
             TimerKind::AnswerWait => self.answer_wait_due(),
+            TimerKind::Decision => self.decision_due(),
         }
     }
 
@@ -324,6 +331,7 @@ impl Conversation {
         self.timers.set_or_clear(TimerKind::Idle, self.idle_deadline());
         self.timers.set_or_clear(TimerKind::AnswerSilence, self.silence_deadline());
         self.timers.set_or_clear(TimerKind::AnswerWait, self.answer_wait_deadline());
+        self.timers.set_or_clear(TimerKind::Decision, self.decision_deadline());
     }
 
     /// Emits an event with its sequence number and time.

@@ -385,8 +385,8 @@ impl Conversation {
                 let spoken = SpokenTurn::of_user(start.zip(end));
                 self.commit_turn(turn.text, times, spoken, wants_reply, false);
             }
-            Some((utterances, is_answered)) => {
-                self.commit_utterances(utterances, times, is_answered);
+            Some((utterances, answer)) => {
+                self.commit_utterances(utterances, times, answer);
             }
         }
     }

@@ -16,6 +16,7 @@ impl Conversation {
         if say.is_empty() {
             return;
         }
+        self.cancel_decision("a guardrail answers");
         self.explain_decision(|| "a guardrail fired: its response replaces the reply".into());
         let index = self.floor.iter().position(|reply| reply.turn == Some(turn));
         let sounded = self

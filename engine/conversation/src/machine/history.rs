@@ -68,6 +68,15 @@ impl History {
     }
 }
 
+impl HistoryItem {
+    /// The words, without the name of the speaker that the LLM sees before them.
+    #[must_use]
+    pub fn words(&self) -> &str {
+        let words = self.speaker.as_deref().and_then(|name| self.text.strip_prefix(name));
+        words.and_then(|words| words.strip_prefix(": ")).unwrap_or(&self.text)
+    }
+}
+
 /// The item as the LLM sees it: with the name of the speaker before the words.
 fn with_speaker(mut item: HistoryItem) -> HistoryItem {
     if let Some(speaker) = &item.speaker {

@@ -103,6 +103,7 @@ impl Conversation {
             self.cancel_reply(0, false);
         }
         self.discard_preemptive_reply("the call ends");
+        self.cancel_decision("the call ends");
         self.warning_pending = false;
         self.recording_message_pending = false;
         self.update_agent_state();
@@ -328,6 +329,7 @@ impl Conversation {
     /// Cancels the current reply and the queued ones. Uninterruptible speech is not cancelled,
     /// except queued answers to turns: they have not started to speak.
     fn interrupt(&mut self) -> CommandOutcome {
+        self.cancel_decision("an interrupt was requested");
         let Some(head) = self.floor.front() else { return CommandOutcome::NothingToDo };
         if !head.interruptible && !head.is_unheard_opening() {
             return CommandOutcome::Rejected(Rejection::Uninterruptible);

@@ -12,6 +12,8 @@ pub(crate) mod guardrail;
 pub(crate) mod heard_text;
 pub(crate) mod history;
 pub(crate) mod lifecycle;
+pub(crate) mod model_decision;
+pub(crate) mod open_words;
 pub(crate) mod opening;
 pub(crate) mod participation;
 pub(crate) mod people;

@@ -23,9 +23,20 @@ use crate::machine::reply::{Reply, ReplyKind};
 use crate::machine::timers::TimerKind;
 use crate::words::append_words;
 
+/// What happens to an utterance.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Answer {
+    /// It is only recorded.
+    None,
+    /// The model decides.
+    Open,
+    /// It is answered.
+    Now,
+}
+
 /// Why an utterance is answered or not.
 struct AnswerDecision {
-    is_answered: bool,
+    answer: Answer,
     is_direct: bool,
     why: &'static str,
 }
@@ -130,22 +141,24 @@ impl Conversation {
         &mut self,
         parts: Vec<TurnPart>,
         is_answerable: bool,
-    ) -> Option<(Vec<(String, SpokenTurn)>, bool)> {
+    ) -> Option<(Vec<(String, SpokenTurn)>, Answer)> {
         self.spec.participation.as_ref()?;
         let texts: Vec<(String, Option<(Time, Time)>)> =
             parts.iter().map(|part| (part.text.clone(), part.span)).collect();
         let mut utterances = self.utterances_of(parts);
-        let mut is_answered = is_answerable;
+        let mut answer = if is_answerable { Answer::Now } else { Answer::None };
         if self.group_rules().is_some() {
-            is_answered = false;
+            answer = Answer::None;
             let count = texts.len();
             for (index, (text, span)) in texts.into_iter().enumerate() {
                 let speaker = span.and_then(|span| self.people.speaker_of(span, self.now));
                 let decision = self.decide_answer(&text, span, speaker.as_ref());
                 let why = decision.why;
                 self.explain_decision(|| why.into());
-                if decision.is_answered && is_answerable {
-                    is_answered = true;
+                if is_answerable {
+                    answer = answer.max(decision.answer);
+                }
+                if is_answerable && decision.answer == Answer::Now {
                     self.people.answered = Some(speaker);
                 }
                 if let Some((_, last)) = utterances.last_mut().filter(|_| index + 1 == count) {
@@ -158,22 +171,31 @@ impl Conversation {
                 self.people.committed.push_back((turn, span, spoken.speaker.clone()));
             }
         }
-        Some((utterances, is_answered))
+        Some((utterances, answer))
     }
 
-    /// Commits the utterances of a turn. The last one is answered if `is_answered`.
+    /// Commits the utterances of a turn. `answer`: what happens to the last one.
     pub(crate) fn commit_utterances(
         &mut self,
         utterances: Vec<(String, SpokenTurn)>,
         times: TurnTimes,
-        is_answered: bool,
+        answer: Answer,
     ) {
         let last = utterances.len().saturating_sub(1);
+        let open = utterances.last().filter(|_| answer == Answer::Open).map(|(_, spoken)| {
+            let turn = self.next_turn + last as u32;
+            (spoken.clone(), TurnTimes { turn, ..times.clone() })
+        });
         let mut times = Some(times);
         for (index, (text, spoken)) in utterances.into_iter().enumerate() {
             let is_last = index == last;
             let times = times.take_if(|_| is_last).unwrap_or_default();
-            self.commit_turn(text, times, spoken, is_last && is_answered, false);
+            let is_answered = is_last && answer == Answer::Now;
+            self.commit_turn(text, times, spoken, is_answered, false);
+        }
+        if let Some((spoken, times)) = open {
+            let speech_end = spoken.span.map(|(_, end)| end);
+            self.collect_open_utterance(spoken.speaker, times, speech_end);
         }
     }
 
@@ -191,7 +213,10 @@ impl Conversation {
         span: Option<(Time, Time)>,
         speaker: Option<&String>,
     ) -> AnswerDecision {
-        let decision = |is_answered, is_direct, why| AnswerDecision { is_answered, is_direct, why };
+        let decision = |is_answered, is_direct, why| {
+            let answer = if is_answered { Answer::Now } else { Answer::None };
+            AnswerDecision { answer, is_direct, why }
+        };
         let Some(rules) = self.group_rules() else {
             return decision(true, true, "answered: mode one_to_one");
         };
@@ -228,6 +253,10 @@ impl Conversation {
         }
         if self.is_follow_up(onset, speaker) {
             return decision(true, false, "answered: a follow-up to the agent's answer");
+        }
+        if self.model_decides() {
+            let why = "left open to the model: the agent is not addressed";
+            return AnswerDecision { answer: Answer::Open, is_direct: false, why };
         }
         decision(false, false, "not answered: the agent is not addressed, mode participant")
     }

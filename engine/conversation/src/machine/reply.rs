@@ -55,6 +55,8 @@ pub(crate) struct Reply {
     /// Whether it may begin as in a call, without the wait for silence of a conversation of several
     /// people.
     pub(crate) is_direct: bool,
+    /// Whether the model may still leave it out: it is not on the floor.
+    pub(crate) is_undecided: bool,
     /// True end of the speech that it answers.
     pub(crate) user_speech_end: Option<Time>,
     /// Latencies of that turn, until they are emitted.
@@ -211,6 +213,7 @@ impl Reply {
             silenced_by: None,
             turn: None,
             is_direct: false,
+            is_undecided: false,
             user_speech_end: None,
             turn_times: None,
             providers: TurnProviders::default(),

@@ -21,7 +21,7 @@ pub(crate) const PROVIDER_TIMEOUT: Duration = Duration::from_micros(5_000_001);
 
 /// Maximum length in characters of one live reply, over all its generations: about twenty minutes
 /// of speech. A longer reply means that the model fails to stop.
-const MAX_REPLY_CHARS: usize = 20_000;
+pub(crate) const MAX_REPLY_CHARS: usize = 20_000;
 
 impl Conversation {
     /// Commits a turn: adds it to the history and starts a reply if `wants_reply` is set. A turn
@@ -40,6 +40,7 @@ impl Conversation {
         let wants_reply = wants_reply && !self.is_ending();
         if wants_reply {
             self.cancel_farewell();
+            self.cancel_decision("a new turn is answered");
             if self
                 .floor
                 .front()
@@ -138,7 +139,10 @@ impl Conversation {
             segment_count: 0,
             tool_calls: Vec::new(),
         });
-        self.emit(Event::LlmStarted);
+        // Nobody knows of a reply that the model may leave out.
+        if !reply.is_undecided {
+            self.emit(Event::LlmStarted);
+        }
         let history = self.history.for_llm(open_turn_text);
         let preemptive = open_turn_text.is_some();
         self.outputs.push_back(Output::RequestLlm(LlmRequest {
@@ -147,12 +151,14 @@ impl Conversation {
             tools_allowed: tools,
             use_fallback: fallback,
             preemptive,
+            may_stay_silent: reply.is_undecided,
         }));
     }
 
     /// Handles an event of a generation. A reply's index on the floor is `None` for the preemptive
     /// reply.
     pub(crate) fn handle_llm_event(&mut self, id: GenerationId, event: LlmEvent) {
+        let Some(event) = self.hold_undecided_event(id, event) else { return };
         let is_generating = |reply: &Reply| {
             reply
                 .generation
@@ -319,6 +325,9 @@ impl Conversation {
 
     /// Fails a generation that produced no token for too long.
     pub(crate) fn llm_timed_out(&mut self) {
+        if self.decision_timed_out() {
+            return;
+        }
         let now = self.now;
         let late = |reply: &Reply| {
             let generation = reply.generation.as_ref().filter(|generation| {

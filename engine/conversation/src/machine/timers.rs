@@ -41,10 +41,12 @@ pub enum TimerKind {
     AnswerSilence,
     /// The answer could not begin, because others speak.
     AnswerWait,
+    /// The model is asked whether to answer the utterances that the rules leave open.
+    Decision,
 }
 
 impl TimerKind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::LlmTimeout,
         Self::TtsTimeout,
         Self::ToolTimeout,
@@ -62,6 +64,7 @@ impl TimerKind {
         Self::Idle,
         Self::AnswerSilence,
         Self::AnswerWait,
+        Self::Decision,
     ];
 
     /// The label for metrics and logs.
@@ -85,6 +88,7 @@ impl TimerKind {
             Self::Idle => "idle",
             Self::AnswerSilence => "answer_silence",
             Self::AnswerWait => "answer_wait",
+            Self::Decision => "decision",
         }
     }
 }

@@ -153,7 +153,8 @@ impl Conversation {
     pub(crate) fn provider_deadlines(&self) -> (Option<Time>, Option<Time>) {
         let (mut llm, mut tts): (Option<Time>, Option<Time>) = (None, None);
         let earlier = |at: Option<Time>, new: Time| Some(at.map_or(new, |at| at.min(new)));
-        for reply in self.floor.iter().chain(self.preemptive_reply.as_deref()) {
+        let undecided = self.decisions.pending_reply();
+        for reply in self.floor.iter().chain(self.preemptive_reply.as_deref()).chain(undecided) {
             if let Some(generation) =
                 reply.generation.as_ref().filter(|generation| !generation.ended)
             {
@@ -364,6 +365,7 @@ impl Conversation {
         self.emit(Event::PlayoutStarted { position: 0.0 });
         if let Some((text, utterance)) = announcement {
             self.emit(Event::AgentStartedSpeaking { text, utterance });
+            self.forget_answered_utterances();
             self.update_agent_state();
             self.emit_turn_times(times);
             self.timers.set(TimerKind::HeardUpdate, now + Duration::from_secs(1));

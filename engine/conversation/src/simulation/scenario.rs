@@ -70,6 +70,8 @@ pub(crate) struct ScriptedReply {
     pub(crate) tts_ttfb: Duration,
     pub(crate) llm_fails: bool,
     pub(crate) is_guardrail: bool,
+    /// Whether the model decides not to speak.
+    pub(crate) stays_silent: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -296,6 +298,7 @@ fn read_reply(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<Scri
         "words",
         "fail",
         "guardrail",
+        "stay_silent",
     ];
     object.reject_unknown_keys(&keys)?;
     object.time("tts_duration")?;
@@ -345,6 +348,7 @@ fn read_reply(object: &ObjectReader<'_>, defaults: Defaults) -> ParseResult<Scri
         tts_ttfb: object.time("tts_ttfb")?.unwrap_or(defaults.tts_ttfb),
         llm_fails: fail == Some("llm"),
         is_guardrail: object.flag("guardrail")?.unwrap_or(false),
+        stays_silent: object.flag("stay_silent")?.unwrap_or(false),
     })
 }
 

@@ -2,9 +2,11 @@
 
 use core::time::Duration;
 
-use crate::contract::event::{HistoryItem, Role};
+use serde_json::{Map, Value};
+
+use crate::contract::event::Role;
 use crate::contract::input::{Input, LlmEvent, TtsEvent};
-use crate::contract::output::{LlmRequest, SpeechSource, ToolMessage, TtsRequest};
+use crate::contract::output::{LlmRequest, STAY_SILENT, SpeechSource, ToolMessage, TtsRequest};
 use crate::contract::settings::SpokenMessage;
 use crate::simulation::scenario::{ActionKind, ScriptedReply, ScriptedSegment};
 use crate::simulation::simulate::{RequestedSegment, ScheduledEvent, Simulation, to_position};
@@ -12,12 +14,6 @@ use crate::words::normalize_text;
 
 fn non_negative_duration(time: f64) -> Duration {
     Duration::from_secs_f64(time.max(0.0))
-}
-
-/// The words of an item of the history, without the name of the speaker before them.
-fn words_of(item: &HistoryItem) -> &str {
-    let words = item.speaker.as_ref().and_then(|speaker| item.text.strip_prefix(speaker.as_str()));
-    words.and_then(|words| words.strip_prefix(": ")).unwrap_or(&item.text)
 }
 
 impl Simulation<'_> {
@@ -33,17 +29,30 @@ impl Simulation<'_> {
                 reply.in_reply_to.strip_prefix("tool:").is_some_and(|name| tools.contains(&name))
             });
         }
-        let user_text = request
-            .history
-            .iter()
-            .rev()
-            .find(|item| item.role == Role::User)
-            .map(|item| normalize_text(words_of(item)))?;
+        let mut user_texts = request.history.iter().rev().filter(|item| item.role == Role::User);
+        let user_text = normalize_text(user_texts.next()?.words());
+        if request.may_stay_silent {
+            return self.find_decision(request);
+        }
         replies.iter().position(|reply| {
             reply.in_reply_to == "*"
                 || !reply.in_reply_to.starts_with("tool:")
                     && normalize_text(&reply.in_reply_to) == user_text
         })
+    }
+
+    /// Finds the script's reply to any of the utterances since the agent has spoken, newest first.
+    /// Without one, the model says nothing.
+    fn find_decision(&self, request: &LlmRequest) -> Option<usize> {
+        let replies = &self.scenario.replies;
+        let recent = request.history.iter().rev();
+        let recent = recent.take_while(|item| item.role != Role::Assistant);
+        let users = recent.filter(|item| item.role == Role::User);
+        let mut texts = users.map(|item| normalize_text(item.words()));
+        let decided = texts.find_map(|text| {
+            replies.iter().position(|reply| normalize_text(&reply.in_reply_to) == text)
+        });
+        decided.or_else(|| replies.iter().position(|reply| reply.in_reply_to == "*"))
     }
 
     /// Schedules the events of the scripted LLM.
@@ -93,6 +102,13 @@ impl Simulation<'_> {
                 id,
                 name: name.clone(),
                 arguments: arguments.clone(),
+            }));
+        }
+        if reply.stays_silent {
+            events.push(llm(LlmEvent::ToolCall {
+                id: "call_silent".into(),
+                name: STAY_SILENT.into(),
+                arguments: Value::Object(Map::new()),
             }));
         }
         events.push(llm(end));

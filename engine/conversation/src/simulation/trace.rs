@@ -117,6 +117,8 @@ impl Serialize for TracedOutput<'_> {
             #[serde(rename = "fallback")]
             use_fallback: bool,
             preemptive: bool,
+            #[serde(skip_serializing_if = "core::ops::Not::not")]
+            may_stay_silent: bool,
         }
         let Output::RequestLlm(request) = self.0 else { return self.0.serialize(serializer) };
         let traced_request = TracedLlmRequest {
@@ -125,6 +127,7 @@ impl Serialize for TracedOutput<'_> {
             tools_allowed: request.tools_allowed,
             use_fallback: request.use_fallback,
             preemptive: request.preemptive,
+            may_stay_silent: request.may_stay_silent,
         };
         serializer.serialize_newtype_variant("Output", 0, "AskLlm", &traced_request)
     }
