@@ -53,7 +53,8 @@ fn create_body(order: &BotOrder) -> Value {
             "input_url": order.media_url,
             "audio_frequency": SAMPLE_RATE,
         },
-        "allow_multiple_bots": order.allow_multiple,
+        // Other agents may be there. The same one is refused before.
+        "allow_multiple_bots": true,
         "extra": metadata(order),
         "timeout_config": {
             "waiting_room_timeout": order.lobby_timeout.as_secs().clamp(min, max),
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(streaming["input_url"], streaming["output_url"]);
         assert_eq!(streaming["audio_frequency"], 24_000);
         assert_eq!(body["timeout_config"]["waiting_room_timeout"], 120);
-        assert_eq!(body["allow_multiple_bots"], false);
+        assert_eq!(body["allow_multiple_bots"], true);
         assert_eq!(body["entry_message"], "Hello.");
     }
 

@@ -74,8 +74,6 @@ pub(crate) struct BotOrder {
     pub(crate) login_group: Option<String>,
     /// Identity of the agent, passed as metadata.
     pub(crate) email: Option<String>,
-    /// Whether other bots of the account may be in the meeting.
-    pub(crate) allow_multiple: bool,
 }
 
 /// Why the agent is not in the meeting any more.
@@ -289,7 +287,6 @@ fn test_order() -> BotOrder {
         message: Some("Hello.".into()),
         login_group: None,
         email: Some("clara@example.com".into()),
-        allow_multiple: false,
     }
 }
 

@@ -26,12 +26,10 @@ pub(crate) const WORKSPACE_ACCOUNT: &str = "workspace";
 pub(crate) struct Row {
     pub(crate) conversation: String,
     pub(crate) workspace: String,
-    pub(crate) agent: String,
     pub(crate) provider: String,
     pub(crate) account: String,
     /// Empty until the service has answered.
     pub(crate) bot: String,
-    pub(crate) platform: String,
     pub(crate) url: String,
     status: String,
     pub(crate) detail: Option<String>,
@@ -45,11 +43,9 @@ pub(crate) struct Row {
 from_row!(Row {
     conversation,
     workspace,
-    agent,
     provider,
     account,
     bot,
-    platform,
     url,
     status,
     detail,
@@ -60,8 +56,8 @@ from_row!(Row {
     created_at,
 });
 
-const COLUMNS: &str = "conversation, workspace, agent, provider, account, bot, platform, url, \
-     status, detail, people, entered_at, alone_since, released, created_at";
+const COLUMNS: &str = "conversation, workspace, provider, account, bot, url, status, detail, \
+     people, entered_at, alone_since, released, created_at";
 
 impl Row {
     /// Where the bot is.

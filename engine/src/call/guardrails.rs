@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use conversation::event::{Event, TriggeredGuardrail};
 use conversation::input::Input;
+use conversation::participation::Participation;
 
 use super::Call;
 use crate::messages::GuardrailHit;
@@ -13,6 +14,11 @@ use crate::think::guardrails;
 const MAX_GUARDRAIL_CHECKS: usize = 4;
 
 impl Call {
+    /// Whether the agent answers only some of what people say to each other.
+    pub(super) fn answers_some_utterances(&self) -> bool {
+        self.config.spec.participation.as_ref().is_some_and(Participation::is_group)
+    }
+
     /// Checks the user's utterance against the agent's guardrails, in parallel to the reply.
     pub(super) fn check_guardrails(&mut self, text: &str) {
         if self.config.guardrails.is_empty() {

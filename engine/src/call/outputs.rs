@@ -59,7 +59,13 @@ impl Call {
     fn apply_output(&mut self, now: Instant, output: Output) {
         match output {
             Output::Emit(event) => self.emit_event(now, event),
-            Output::RequestLlm(request) => self.start_generation(request),
+            Output::RequestLlm(request) => {
+                if self.answers_some_utterances() && request.generation.index == 0 {
+                    let text = self.last_user_text.clone();
+                    self.check_guardrails(&text);
+                }
+                self.start_generation(request);
+            }
             Output::CancelLlm(generation) => {
                 self.generations.retain(|a| a.generation != generation)
             }
@@ -133,6 +139,11 @@ impl Call {
             Event::AgentState { state } => self.update_avatar_state(Some(*state), None),
             Event::UserStartedSpeaking => self.set_user_speaking(true),
             Event::UserStoppedSpeaking => self.set_user_speaking(false),
+            // What is not for the agent is not checked: the response of a guardrail would be an
+            // answer to it.
+            Event::UtteranceCommitted { text, .. } if self.answers_some_utterances() => {
+                text.clone_into(&mut self.last_user_text);
+            }
             Event::UtteranceCommitted { text, .. } => self.check_guardrails(text),
             Event::Error { stage, reason } => {
                 tracing::warn!(

@@ -62,7 +62,7 @@ class BrowserCall:
         self.context.add_init_script(path=str(PAGE / "instrument.js"))
         # A pattern, which the driver matches itself. With a function, every request of the page
         # would wait until this thread talks to the browser.
-        self.context.route(re.compile("/(join|embed)/"), self._allow_recorder)
+        self.context.route(re.compile("/(join|embed|meet)/"), self._allow_recorder)
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)
         self.browser_errors: list[str] = []

@@ -189,7 +189,6 @@ async fn create(
         row: &row,
         link: &new.url,
         is_zoom: new.link.platform == Platform::Zoom,
-        allow_multiple: new.allow_multiple,
         base,
         token: &token,
     };

@@ -54,7 +54,6 @@ pub(super) struct OrderParts<'a> {
     /// The link, with its password.
     pub(super) link: &'a str,
     pub(super) is_zoom: bool,
-    pub(super) allow_multiple: bool,
     /// `server.public_url`, with https.
     pub(super) base: &'a str,
     /// Session token of the conversation.
@@ -103,7 +102,6 @@ impl OrderParts<'_> {
             message: chat_message(config, row),
             login_group,
             email,
-            allow_multiple: self.allow_multiple,
         })
     }
 }

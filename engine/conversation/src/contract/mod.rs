@@ -4,6 +4,7 @@
 pub mod event;
 pub mod id;
 pub mod input;
+pub mod meeting_status;
 pub mod output;
 pub mod participation;
 pub mod participation_settings;

@@ -1,0 +1,246 @@
+"""Agents in external meetings: what they hear, answer and say, through the page of a bot and
+through the sockets of the services. The meeting is recorded, and three people speak in it."""
+
+import time
+
+import numpy as np
+import pytest
+
+from kit.meeting_audio import LONG_SCRIPT, RATE, SHORT_SCRIPT, Line, Recording, record
+from kit.meeting_server import MeetingServer
+from kit.meeting_services import open_bot_page
+from kit.polling import wait_until
+from kit.typed_call import create_typed_agent
+
+#: Seconds within which an answer to a question must begin.
+ANSWER_WAIT = 6.0
+NAMES = ("Maria", "Tom", "Priya")
+#: Level of the agent's voice over which it is heard, of 32,768.
+VOICE_LEVEL = 300
+
+
+@pytest.fixture
+def start_meetings(start_server):
+    created = []
+
+    def make(*arguments, **settings):
+        created.append(MeetingServer(start_server, *arguments, **settings))
+        return created[-1]
+
+    yield make
+    for meetings in created:
+        violations = meetings.service.violations
+        meetings.close()
+        assert violations == []
+
+
+def answer_all(request) -> list:
+    """Every question has the same answer, because a transcript may have errors."""
+    return ["That is a good question, and the answer is forty two."]
+
+
+def create_agent(meetings, scripted_llm, **turn) -> dict:
+    llm = {"provider": "custom", "url": scripted_llm(answer_all).base_url, "model": "scripted"}
+    return meetings.server.create_agent(name="Clara", llm=llm, turn=turn or None)
+
+
+def check_meeting(record: dict, recording: Recording, start: float):
+    """Each question is answered, and nothing else. `start`: when the recording begins, in seconds of
+    the conversation."""
+    spoken = [
+        entry for entry in record["transcript"] if entry["role"] == "assistant"
+    ]
+    answers = [entry["message_timestamp"] - start for entry in spoken]
+    missed = [
+        question.line.text
+        for question in recording.questions()
+        if not any(question.end - 0.2 < at < question.end + ANSWER_WAIT for at in answers)
+    ]
+    others = [
+        at
+        for at in answers
+        if not any(q.end - 0.2 < at < q.end + ANSWER_WAIT for q in recording.questions())
+    ]
+    told = "\n".join(
+        f"{e['message_timestamp'] - start:6.1f} {e.get('speaker')}: {e['content']}"
+        for e in record["transcript"]
+    )
+    assert missed == [], told
+    assert len(others) <= 1, told
+
+
+def check_speakers(record: dict, recording: Recording, start: float, share: float):
+    """Most utterances have the name of the person who spoke them."""
+    right = wrong = 0
+    for entry in record["transcript"]:
+        if entry["role"] != "user":
+            continue
+        at = entry["message_timestamp"] - start
+        near = [one for one in recording.intervals if one.start - 0.7 < at < one.end]
+        if not near:
+            continue
+        is_right = entry.get("speaker") in {one.name for one in near}
+        right, wrong = right + is_right, wrong + (not is_right)
+    assert right / (right + wrong) >= share, (right, wrong, record["transcript"])
+
+
+def answer_through_page(meetings, browser, agent, script, *, reports: bool, **more):
+    """A meeting of recorded people in the page of a bot. Returns its record and the recording."""
+    recording = record(script)
+    visit = meetings.join(agent, **more)
+    bot = visit.bot
+    bot.enter_lobby()
+    bot.admit()
+    for name in NAMES:
+        bot.participant_joins(name)
+    page = open_bot_page(browser, bot.page_url, recording.mixed)
+    try:
+        start, end = page.meeting_times()
+        joined = page.audio_clock()
+        visit.wait(status="IN_PROGRESS", meeting_status="in_call")
+        clock = time.monotonic() - (page.audio_clock() - start)
+        if reports:
+            bot.report_speech(recording.intervals, clock)
+        page.wait_until_time(end, timeout=recording.seconds + 60)
+        assert page.has_banner() is False and page.is_audible()
+        assert page.browser_errors == []
+    finally:
+        page.close()
+    live = visit.record()
+    assert live["status"] == "IN_PROGRESS"
+    bot.end_meeting()
+    ended = visit.wait(status="ENDED", meeting_status="done")
+    assert ended["end_reason"] == "meeting_ended"
+    visit.wait_for_release()
+    origin = find_start(ended, recording)
+    assert joined >= start
+    return ended, recording, origin
+
+
+def find_start(ended: dict, recording: Recording) -> float:
+    """When the recording begins, in seconds of the conversation: the offset with which most
+    utterances begin when one of its lines does."""
+    begins = [e["message_timestamp"] for e in ended["transcript"] if e["role"] == "user"]
+    lines = np.array([one.start for one in recording.intervals])
+    offsets = np.arange(-30.0, 30.0, 0.1)
+    hits = [sum(np.abs(lines + offset - at).min() < 0.4 for at in begins) for offset in offsets]
+    best = np.flatnonzero(np.array(hits) == max(hits))
+    return float(offsets[best[len(best) // 2]])
+
+
+def test_two_minutes_with_three_people_through_the_page(start_meetings, browser, scripted_llm):
+    meetings = start_meetings("page-meeting")
+    agent = create_agent(meetings, scripted_llm)
+    ended, recording, start = answer_through_page(
+        meetings, browser, agent, SHORT_SCRIPT, reports=True
+    )
+    check_meeting(ended, recording, start)
+    check_speakers(ended, recording, start, 0.8)
+
+
+@pytest.mark.long("network")
+def test_eight_minutes_with_three_people_through_the_page(start_meetings, browser, scripted_llm):
+    meetings = start_meetings("long-meeting")
+    agent = create_agent(meetings, scripted_llm)
+    ended, recording, start = answer_through_page(
+        meetings, browser, agent, LONG_SCRIPT, reports=True
+    )
+    check_meeting(ended, recording, start)
+    check_speakers(ended, recording, start, 0.8)
+
+
+#: Two questions in half a minute.
+QUESTIONS = [
+    Line("Maria", "We have a lot to do today.", 2.0),
+    Line("Maria", "Clara, how large is the garden?", 9.0, "answer"),
+    Line("Tom", "That is larger than I thought.", 2.5),
+    Line("Tom", "Clara, how many trees are there?", 9.0, "answer"),
+]
+
+
+def open_socket_visit(meetings, agent, **more):
+    visit = meetings.join(agent, **more)
+    visit.bot.admit()
+    for name in NAMES:
+        visit.bot.participant_joins(name)
+    assert visit.bot.open_socket()
+    visit.wait(status="IN_PROGRESS", meeting_status="in_call")
+    return visit
+
+
+def is_voice(frame: bytes) -> bool:
+    return np.abs(np.frombuffer(frame, np.int16).astype(np.int32)).max() > VOICE_LEVEL
+
+
+@pytest.mark.parametrize("provider", ["attendee", "meetingbaas"])
+def test_questions_are_answered_over_a_socket(start_meetings, scripted_llm, provider):
+    meetings = start_meetings(f"socket-{provider}", provider, media="socket")
+    agent = create_agent(meetings, scripted_llm)
+    recording = record(QUESTIONS)
+    visit = open_socket_visit(meetings, agent)
+    bot = visit.bot
+    bot.play(recording.voices if provider == "attendee" else recording.mixed, RATE)
+    if provider == "meetingbaas":
+        bot.report_speech(recording.intervals, time.monotonic())
+    bot.wait_until_played()
+    # Each message has 100 ms, is sent in real time, and none is left incomplete.
+    assert bot.voice.discarded == 0
+    assert max(bot.voice.ahead) <= 0.2
+    assert {len(frame) for _, frame in bot.received} == {24_000 // 10 * 2}
+    assert any(is_voice(frame) for _, frame in bot.received)
+    assert visit.delete().status == 200
+    ended = visit.wait(status="ENDED")
+    start = find_start(ended, recording)
+    check_meeting(ended, recording, start)
+    check_speakers(ended, recording, start, 0.75)
+    visit.wait_for_release()
+    # The socket of an ended conversation is refused.
+    assert not bot.open_socket()
+
+
+def test_a_greeting_is_spoken_in_the_meeting_and_not_before(start_meetings):
+    meetings = start_meetings("greeted", media="socket")
+    agent = create_typed_agent(meetings.server, greeting="Hello everybody, here I am.")
+    visit = meetings.join(agent, mode="one_to_one")
+    visit.bot.enter_lobby()
+    visit.wait(meeting_status="waiting_room")
+    assert visit.bot.open_socket()
+    assert visit.record()["status"] == "STARTED"
+    visit.bot.admit()
+    visit.wait(status="IN_PROGRESS")
+    wait_until(
+        lambda: any(is_voice(frame) for _, frame in visit.bot.received),
+        lambda: "no greeting",
+        60,
+    )
+    wait_until(
+        lambda: [entry["content"] for entry in visit.record()["transcript"]]
+        == ["Hello everybody, here I am."],
+        lambda: str(visit.record()["transcript"]),
+        60,
+    )
+    visit.delete()
+    visit.wait_for_release()
+
+
+def test_a_lost_socket_loses_only_what_was_said_meanwhile(start_meetings, scripted_llm):
+    meetings = start_meetings("lost", "meetingbaas")
+    agent = create_agent(meetings, scripted_llm)
+    recording = record(QUESTIONS)
+    visit = open_socket_visit(meetings, agent)
+    bot = visit.bot
+    start = bot.play(recording.mixed, RATE)
+    question = recording.questions()[0]
+    # In the middle of the answer to the first question.
+    wait_until(lambda: any(is_voice(f) for _, f in bot.received), lambda: "no answer", 60)
+    assert time.monotonic() > start + question.end
+    bot.drop_socket(2)
+    assert bot.wait_for_socket(60)
+    bot.wait_until_played()
+    visit.delete()
+    ended = visit.wait(status="ENDED")
+    [warning] = [text for text in ended["warnings"] if "interrupted" in text]
+    assert warning.startswith("The audio of the meeting was interrupted for ")
+    spoken = [entry["content"] for entry in ended["transcript"] if entry["role"] == "assistant"]
+    assert spoken == ["That is a good question, and the answer is forty two."] * 2
+    visit.wait_for_release()
