@@ -51,6 +51,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
     lines.push(check_storage(&config)?);
+    lines.extend(check_meetings(&config));
     lines.extend(failed_events_result(count_failed_events(&config)?));
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -107,6 +108,21 @@ fn check_storage(config: &crate::config::Config) -> Result<CheckResult, CommandE
     };
     // Only the default folder can be unusable without the operator's knowledge.
     Ok(check_result("storage", "files", ready, config.storage.url.is_some(), detail))
+}
+
+/// Whether agents can join external meetings with the operator's account, if there is one.
+fn check_meetings(config: &crate::config::Config) -> Option<CheckResult> {
+    let meetings = config.meetings.config();
+    let check = control_api::check_meetings::MeetingsCheck {
+        config: &meetings,
+        public_url: config.server.public_url.as_deref(),
+        data: &config.server.data,
+        tokens_key: config.server.tokens_key.as_ref(),
+    };
+    match check.report() {
+        Ok(report) => report.map(|detail| check_result("meetings", "http", true, true, detail)),
+        Err(reason) => Some(check_result("meetings", "http", false, true, reason)),
+    }
 }
 
 /// Whether the store rejected events; `None` if there is no store yet.

@@ -21,12 +21,13 @@
 //! | `state/` | what handlers share, and the handles through which they reach background tasks |
 //! | `web/`, `operations/` | the pages; the table of operations |
 //! | `http/` | connections, authentication, extraction and validation of requests |
+//! | `meeting_services/` | the adapters of meeting-bot services |
 //! | `webhooks/`, `events/`, `cluster/` | delivery; storage of events; servers that share a database |
 //! | `resources/`, `join/` | the REST resources; what a client uses to join |
 //! | `ops/` | health and metrics |
 //! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
-//! | `keys`, `workspaces`, `check_store` | what commands need of a data folder |
+//! | `keys`, `workspaces`, `check_…` | what commands need of a data folder |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
@@ -34,6 +35,7 @@
 
 mod app;
 mod background;
+pub mod check_meetings;
 pub mod check_store;
 mod clock;
 mod cluster;
