@@ -4,8 +4,8 @@
 //! A call never blocks and reads no clock. The media thread passes in what happened and the time;
 //! the call executes the outputs of the conversation.
 //!
-//! States of a call, with the `PendingCall` from which it starts (a loopback call starts at
-//! `waiting`):
+//! States of a call, with the `PendingCall` from which it starts (a call over loopback
+//! or with samples starts at `waiting`):
 //!
 //! ```text
 //!  offer
@@ -74,6 +74,9 @@ const QUESTION_BURST_SECONDS: f64 = 5.0;
 /// Context that a client may add or replace: messages per second, and burst. Each one is stored, up
 /// to 8 KiB, and `overwrite` makes room for the next one.
 const CONTEXT_RATE_LIMIT: (f64, f64) = (1.0, 5.0);
+/// Silence after which a connection counts as lost, in a call that waits for it. A browser sends
+/// audio every 20 ms, or checks every 2.5 s.
+const LOST_AFTER: Duration = Duration::from_secs(6);
 /// Receiver of a command's outcome.
 enum ReplyTarget {
     Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
@@ -201,7 +204,8 @@ impl Call {
         Ok(Self {
             conversation: Conversation::new(config.spec.clone()),
             awaits_stt_usage: stt.reports_usage(),
-            audio_input: AudioInput::new(config.spec.vad, stt, turn),
+            audio_input: AudioInput::new(config.spec.vad, stt, turn)
+                .with_several_people(config.spec.participation.is_some()),
             audio_output: AudioOutput::new(now)?,
             config,
             context,
@@ -356,8 +360,12 @@ impl Call {
             return;
         }
         let previous = self.current_connection.replace(number);
-        for connection in self.connections.iter_mut().filter(|c| Some(c.number) == previous) {
-            connection.hang_up(now);
+        for connection in &mut self.connections {
+            if Some(connection.number) == previous {
+                connection.hang_up(now);
+            } else if connection.number == number {
+                connection.on_current();
+            }
         }
         if let Some(avatar) = &mut self.avatar {
             avatar.animator.request_key_frame();
@@ -467,13 +475,21 @@ impl Call {
             return;
         }
         let current = self.current_connection;
-        let mut connection =
-            self.connections.iter_mut().find(|c| Some(c.number) == current && c.is_up());
+        // A call that waits for its client for long must not go on without it meanwhile.
+        let max_silence = self.config.reconnect_timeout.map(|_| LOST_AFTER);
+        let mut connection = self
+            .connections
+            .iter_mut()
+            .find(|c| Some(c.number) == current && c.is_listening(now, max_silence));
         let audible = connection.is_some();
         let encode =
             connection.as_ref().is_some_and(|c| c.wants_packets() || self.recording.is_some());
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
+        let started_at = self.started_at.unwrap_or(now);
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
+            let at = block.due.saturating_duration_since(started_at);
+            let at = Time::from_micros(at.as_micros() as u64);
+            self.audio_input.push_sent(block.pcm, at, block.is_speech);
             if let Some(connection) = &mut connection {
                 connection.send_audio(now, &block);
                 meter.record_frame(now.saturating_duration_since(block.due));

@@ -1,4 +1,4 @@
-//! One connection of a call: WebRTC or loopback. A call has one current connection, and
+//! One connection of a call: WebRTC, samples or loopback. A call has one current connection, and
 //! up to three others: offers that may take over.
 //!
 //! States of a connection, derived from the times that it stores:
@@ -19,12 +19,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use engine_api::OfferError;
 
 use crate::context::PendingOffer;
 use crate::hear::decode::Decoder;
 use crate::hear::jitter::{Frame, FrameKind, JitterBuffer};
 use crate::speak::AudioFrame;
 use crate::token_bucket::TokenBucket;
+use crate::transport::audio_line::{LineReply, LineServer};
 use crate::transport::client_messages;
 use crate::transport::loopback::{LoopbackOutput, LoopbackServer};
 use crate::transport::webrtc::{PeerConnection, Protocol, Transmit};
@@ -53,6 +55,11 @@ enum Transport {
     },
     Loopback {
         server: LoopbackServer,
+        next_frame_at: Instant,
+        last_received: Instant,
+    },
+    Line {
+        server: Box<LineServer>,
         next_frame_at: Instant,
         last_received: Instant,
     },
@@ -109,25 +116,23 @@ impl Connection {
             decoder: Box::new(decoder),
             datagram_bucket: TokenBucket::new(MAX_DATAGRAMS_PER_SECOND, MAX_DATAGRAM_BURST, now),
         };
-        Self {
-            number,
-            transport,
-            id,
-            offered_at: now,
-            connected_at: None,
-            closed_at: None,
-            hung_up_at: None,
-            last_voice_at: None,
-            message_reader: client_messages::ClientInbox::new(now),
-            channel_opened_at: None,
-            pending_offer,
-        }
+        Self { pending_offer, ..Self::new(number, transport, id, now) }
     }
 
     /// A connection without a network.
     pub(crate) fn loopback(number: u32, server: LoopbackServer, now: Instant) -> Self {
         let transport = Transport::Loopback { server, next_frame_at: now, last_received: now };
-        let id = format!("loopback-{number}");
+        Self::new(number, transport, format!("loopback-{number}"), now)
+    }
+
+    /// A connection that carries samples.
+    pub(crate) fn line(number: u32, server: LineServer, now: Instant) -> Self {
+        let server = Box::new(server);
+        let transport = Transport::Line { server, next_frame_at: now, last_received: now };
+        Self::new(number, transport, format!("{:032x}", rand::random::<u128>()), now)
+    }
+
+    fn new(number: u32, transport: Transport, id: String, now: Instant) -> Self {
         Self {
             number,
             transport,
@@ -143,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// The connection's id, which is unguessable for WebRTC.
+    /// The connection's id, which is unguessable except for loopback.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -152,7 +157,7 @@ impl Connection {
     pub(crate) fn peer(&mut self) -> Option<&mut PeerConnection> {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => Some(peer),
-            Transport::Loopback { .. } => None,
+            Transport::Loopback { .. } | Transport::Line { .. } => None,
         }
     }
 
@@ -166,6 +171,19 @@ impl Connection {
         self.connected_at.is_some() && self.closed_at.is_none() && self.hung_up_at.is_none()
     }
 
+    /// Whether the client hears what is sent: media flows, and it shows signs of life. Silence of
+    /// `max_silence` is a lost connection; `None` = none is.
+    pub(crate) fn is_listening(&self, now: Instant, max_silence: Option<Duration>) -> bool {
+        let is_lost = max_silence
+            .zip(self.last_received())
+            .is_some_and(|(max, at)| now.saturating_duration_since(at) >= max);
+        let takes_audio = match &self.transport {
+            Transport::WebRtc { .. } | Transport::Loopback { .. } => true,
+            Transport::Line { server, .. } => server.is_listening(),
+        };
+        self.is_up() && takes_audio && !is_lost
+    }
+
     /// Whether the handshakes are over: datagrams in both directions may then wait for a tick.
     pub(crate) fn is_past_handshake(&self, now: Instant) -> bool {
         self.connected_at.is_some_and(|at| now.saturating_duration_since(at) >= HANDSHAKE_TIME)
@@ -175,7 +193,9 @@ impl Connection {
     pub(crate) fn last_received(&self) -> Option<Instant> {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.last_heard(),
-            Transport::Loopback { last_received, .. } => Some(*last_received),
+            Transport::Loopback { last_received, .. } | Transport::Line { last_received, .. } => {
+                Some(*last_received)
+            }
         }
     }
 
@@ -183,7 +203,7 @@ impl Connection {
     pub(crate) fn has_passed_check(&self) -> bool {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.last_heard().is_some(),
-            Transport::Loopback { .. } => true,
+            Transport::Loopback { .. } | Transport::Line { .. } => true,
         }
     }
 
@@ -192,10 +212,16 @@ impl Connection {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.has_video(),
             Transport::Loopback { .. } => true,
+            Transport::Line { .. } => false,
         }
     }
 
-    /// Whether the connection takes encoded packets (WebRTC) instead of samples (loopback).
+    /// Whether the client's audio arrives as samples, over a line.
+    pub(crate) fn carries_samples(&self) -> bool {
+        matches!(self.transport, Transport::Line { .. })
+    }
+
+    /// Whether the connection takes encoded packets (WebRTC) instead of samples.
     pub(crate) fn wants_packets(&self) -> bool {
         matches!(self.transport, Transport::WebRtc { .. })
     }
@@ -233,7 +259,7 @@ impl Connection {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match &self.transport {
             Transport::WebRtc { peer, .. } => Some(peer.timeout()),
-            Transport::Loopback { .. } => None,
+            Transport::Loopback { .. } | Transport::Line { .. } => None,
         };
         let hung_up = self.hung_up_at.map(|at| at + HANG_UP_TIMEOUT);
         [own, hung_up].into_iter().flatten().min()
@@ -243,7 +269,7 @@ impl Connection {
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.timeout() <= now,
-            Transport::Loopback { .. } => true,
+            Transport::Loopback { .. } | Transport::Line { .. } => true,
         }
     }
 
@@ -264,14 +290,25 @@ impl Connection {
                 }
             },
             Transport::Loopback { server, .. } => server.poll()?,
+            Transport::Line { server, last_received, .. } => {
+                let event = server.poll();
+                if server.take_received() {
+                    *last_received = now;
+                }
+                event?
+            }
         };
         match event {
             TransportEvent::Connected if self.connected_at.is_none() => {
                 self.connected_at = Some(now);
                 self.pending_offer = None;
-                if let Transport::Loopback { server, next_frame_at, .. } = &mut self.transport {
-                    *next_frame_at = now;
-                    server.send_output(LoopbackOutput::Connected { at: now });
+                match &mut self.transport {
+                    Transport::WebRtc { .. } => {}
+                    Transport::Loopback { server, next_frame_at, .. } => {
+                        *next_frame_at = now;
+                        server.send_output(LoopbackOutput::Connected { at: now });
+                    }
+                    Transport::Line { next_frame_at, .. } => *next_frame_at = now,
                 }
             }
             TransportEvent::Closed => self.closed_at = self.closed_at.or(Some(now)),
@@ -313,6 +350,24 @@ impl Connection {
                     None
                 }
             }
+            Transport::Line { server, next_frame_at, last_received } => {
+                let at = *next_frame_at + crate::speak::FRAME_DURATION;
+                if at > now {
+                    return None;
+                }
+                *next_frame_at = at;
+                let mut block = [0; SAMPLES_20_MS];
+                let is_heard = server.read_audio(&mut block);
+                if server.take_received() {
+                    *last_received = now;
+                }
+                if !is_heard {
+                    return None;
+                }
+                self.last_voice_at = Some(now);
+                pcm.extend(block);
+                Some(at)
+            }
         }
     }
 
@@ -322,6 +377,7 @@ impl Connection {
         match &mut self.transport {
             Transport::WebRtc { jitter, .. } => jitter.take_excess_packets(),
             Transport::Loopback { .. } => 0,
+            Transport::Line { server, .. } => server.take_dropped_blocks(),
         }
     }
 
@@ -339,6 +395,7 @@ impl Connection {
                 pcm: frame.pcm.into(),
                 segment: frame.playout_position.map(|l| (l.segment, l.position)),
             }),
+            Transport::Line { server, .. } => server.send_audio(frame),
         }
     }
 
@@ -351,6 +408,7 @@ impl Connection {
                 server.send_output(LoopbackOutput::Video { at: now, frame });
                 true
             }
+            Transport::Line { .. } => false,
         }
     }
 
@@ -361,6 +419,7 @@ impl Connection {
             Transport::Loopback { server, .. } => {
                 server.send_output(LoopbackOutput::Text(text.into().body))
             }
+            Transport::Line { .. } => {}
         }
     }
 
@@ -374,6 +433,8 @@ impl Connection {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.close(now),
             Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
+            // The client learns of it when the connection is dropped.
+            Transport::Line { server, .. } => server.reply(LineReply::Rejected(OfferError::Ended)),
         }
     }
 
@@ -383,6 +444,7 @@ impl Connection {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.abort(now),
             Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
+            Transport::Line { .. } => {}
         }
     }
 
@@ -390,6 +452,17 @@ impl Connection {
     /// is open.
     pub(crate) fn send_capacity_error(&mut self, now: Instant) {
         self.send_text(now, client_messages::error_message(NO_CAPACITY, true));
+        if let Transport::Line { server, .. } = &mut self.transport {
+            let error = OfferError::NoCapacity(NO_CAPACITY.into());
+            server.reply(LineReply::Rejected(error));
+        }
+    }
+
+    /// The connection carries the call from now on.
+    pub(crate) fn on_current(&mut self) {
+        if let Transport::Line { server, .. } = &mut self.transport {
+            server.reply(LineReply::Accepted);
+        }
     }
 
     /// Whether the server hung up and closing is complete: [`HANG_UP_TIMEOUT`] is over or the
@@ -399,7 +472,7 @@ impl Connection {
             now >= at + HANG_UP_TIMEOUT
                 || match &self.transport {
                     Transport::WebRtc { peer, .. } => peer.is_closed(),
-                    Transport::Loopback { .. } => true,
+                    Transport::Loopback { .. } | Transport::Line { .. } => true,
                 }
         })
     }

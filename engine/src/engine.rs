@@ -2,6 +2,7 @@
 //! calls ([`Engine`]).
 
 mod admission;
+mod audio_line;
 mod config;
 mod ice_tcp;
 mod metrics_export;
@@ -21,7 +22,8 @@ use conversation::input::Command;
 use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
-    AcceptedOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink, OfferError, PoseSetFile,
+    AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink,
+    OfferError, PoseSetFile,
 };
 use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
@@ -365,6 +367,13 @@ impl Engine for CallEngine {
         offer: engine_api::Offer,
     ) -> BoxFuture<'_, Result<AcceptedOffer, OfferError>> {
         Box::pin(self.take_offer(offer))
+    }
+
+    fn open_audio(
+        &self,
+        offer: AudioOffer,
+    ) -> BoxFuture<'_, Result<Box<dyn AudioLine>, OfferError>> {
+        Box::pin(self.take_line(offer))
     }
 
     fn send_command(

@@ -305,6 +305,10 @@ impl MediaThread {
                 thread::set_current_call(Some(call.setup.config.id));
                 self.start_loopback_call(now, *call);
             }
+            Message::Line(request) => {
+                thread::set_current_call(Some(request.conversation));
+                self.open_line(now, *request);
+            }
             Message::Command { conversation, command, reply } => {
                 self.handle_command(now, conversation, command, reply);
             }

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::model_factory::Vad;
 use crate::speak::tts;
+use crate::transport::audio_line::LineServer;
 use crate::transport::loopback;
 use crate::transport::webrtc::Certificate;
 
@@ -41,6 +42,8 @@ pub enum Message {
     },
     /// A loopback call starts.
     Loopback(Box<LoopbackCall>),
+    /// A connection that carries samples is opened.
+    Line(Box<LineRequest>),
     /// A command for a call.
     Command {
         /// The conversation.
@@ -152,6 +155,27 @@ pub struct LoopbackCall {
     pub early_commands: Vec<Command>,
     /// The server's end of the loopback connection.
     pub server: loopback::LoopbackServer,
+    /// Marks the call as present on the thread.
+    pub presence: PresenceGuard,
+}
+
+/// A connection that carries samples, on its way to its media thread. The answer goes to the
+/// client's end of it.
+pub struct LineRequest {
+    /// The conversation.
+    pub conversation: ConversationId,
+    /// The server's end.
+    pub server: LineServer,
+    /// The call to start, if it does not run yet.
+    pub new_call: Option<Box<NewLineCall>>,
+}
+
+/// A call that starts with a connection that carries samples.
+pub struct NewLineCall {
+    /// The call setup.
+    pub setup: Box<CallSetup>,
+    /// Commands that arrived before the start.
+    pub early_commands: Vec<Command>,
     /// Marks the call as present on the thread.
     pub presence: PresenceGuard,
 }

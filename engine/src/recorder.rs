@@ -11,6 +11,7 @@
 //! server completes it, see [`complete_old_captures`].
 
 pub mod cost;
+pub(crate) mod sample_encoder;
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

@@ -24,11 +24,12 @@ use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
 use engine_api::{
-    Caller, CommandError, Engine, EventSink, LlmChoice, Offer, OfferError, SttChoice, TtsChoice,
+    AudioLine, AudioOffer, CallConfig, Caller, CommandError, Engine, EventSink, LlmChoice, Offer,
+    OfferError, SttChoice, TtsChoice,
 };
 use models::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
-use support::udp_client::{Client, connect, wait_for};
+use support::udp_client::{Client, connect, run_until, wait_for};
 use support::{EventRecorder, LoudnessVad, call_config, call_config_of};
 
 /// A VAD that panics when the audio contains a loud sample (see [`PANIC_AMPLITUDE`]).
@@ -1025,4 +1026,117 @@ async fn an_offer_that_was_answered_before_a_drain_connects() {
     draining.await.unwrap();
     assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
     drop(client);
+}
+
+fn line_for(id: u128, sample_rate: u32) -> AudioOffer {
+    let call = CallConfig { reconnect_timeout: Some(Duration::from_secs(60)), ..call_config(id) };
+    AudioOffer {
+        config: Arc::new(call),
+        commands: Vec::new(),
+        input_rate: sample_rate,
+        output_rate: sample_rate,
+    }
+}
+
+fn line_error(result: Result<Box<dyn AudioLine>, OfferError>) -> OfferError {
+    result.err().expect("it is rejected")
+}
+
+#[tokio::test]
+async fn a_line_takes_a_decoder_and_a_missing_one_is_reported() {
+    let models = FakeModels::ready(1);
+    let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
+    let mut line = engine.open_audio(line_for(1, 16_000)).await.unwrap();
+    assert!(line.exchange(&[0; 320], &mut Vec::new()));
+    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (1, 0));
+    wait_for("joined", || recorder.event_names(1).contains(&"joined".to_owned())).await;
+    let refused = line_error(engine.open_audio(line_for(2, 16_000)).await);
+    assert_eq!(refused, OfferError::NoCapacity("all decoders are in use".into()));
+    assert_eq!(engine.active_calls(), 1, "the rejected call holds nothing");
+    for rate in [0, 7_999, 48_001, 96_000] {
+        let refused = line_error(engine.open_audio(line_for(3, rate)).await);
+        assert!(matches!(refused, OfferError::NotAcceptable(_)), "{rate}: {refused:?}");
+    }
+    for rate in [8_000, 22_050, 24_000, 44_100, 48_000] {
+        let mut next = engine.open_audio(line_for(1, rate)).await.unwrap();
+        let mut spoken = Vec::new();
+        wait_for_hang_up(&mut *line).await;
+        assert!(next.exchange(&[0; 160], &mut spoken), "{rate}");
+        line = next;
+    }
+    assert_eq!(engine.active_calls(), 1);
+    let names = recorder.event_names(1);
+    assert_eq!(names.iter().filter(|n| *n == "joined").count(), 1, "{names:?}");
+    let end = engine.send_command(ConversationId(1), Command::End).await;
+    assert_eq!(end, Ok(CommandOutcome::Accepted));
+    wait_for_hang_up(&mut *line).await;
+    wait_for("the decoder is free", || *models.free_decoders.lock().unwrap() == 1).await;
+}
+
+async fn wait_for_hang_up(line: &mut dyn AudioLine) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    while line.exchange(&[0; 320], &mut Vec::new()) {
+        ticks.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_is_rejected_where_an_offer_is() {
+    let (models, gate) = FakeModels::gated();
+    let (engine, _) = start_engine(models, Timeouts::default());
+    gate.send(Err("the speech detector's weights are not installed".into())).unwrap();
+    let refused = line_error(engine.open_audio(line_for(1, 16_000)).await);
+    let missing = "the speech detector's weights are not installed";
+    assert_eq!(refused, OfferError::NoCapacity(missing.into()));
+
+    let (engine, _) = start_engine_with_limit(1, FakeModels::ready(4), Timeouts::default());
+    let _line = engine.open_audio(line_for(1, 16_000)).await.unwrap();
+    let refused = line_error(engine.open_audio(line_for(2, 16_000)).await);
+    assert_eq!(refused, OfferError::NoCapacity("the server is full".into()));
+
+    let models = FakeModels::ready(1);
+    let (engine, _) = start_engine(Arc::clone(&models), Timeouts::default());
+    models.panics.store(true, Relaxed);
+    let refused = line_error(engine.open_audio(line_for(1, 16_000)).await);
+    assert_eq!(refused, OfferError::NoCapacity("the setup of the call panicked".into()));
+    assert_eq!((engine.active_calls(), *models.free_decoders.lock().unwrap()), (0, 1));
+    engine.drain(Duration::from_secs(30)).await; // no call runs: returns at once
+    let refused = line_error(engine.open_audio(line_for(1, 16_000)).await);
+    assert_eq!(refused, OfferError::NoCapacity("the server is shutting down".into()));
+}
+
+#[tokio::test]
+async fn a_line_and_webrtc_take_over_from_each_other() {
+    let (engine, recorder) = start_engine(FakeModels::ready(1), Timeouts::default());
+    let mut line = engine.open_audio(line_for(1, 24_000)).await.unwrap();
+    let (client, sdp, pending) = Client::offer();
+    let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    // The server says that it hangs up over the channel.
+    let is_up = |c: &Client| c.packets() > 0 && c.channel.is_some();
+    let client = connect((client, pending), &taken, "its voice", is_up).await;
+    wait_for_hang_up(&mut *line).await;
+    let mut line = engine.open_audio(line_for(1, 24_000)).await.unwrap();
+    let has_left = |c: &Client| c.texts().iter().any(|t| t.contains("peerLeft"));
+    run_until(client, "it is hung up", has_left).await;
+    assert!(line.exchange(&[0; 480], &mut Vec::new()));
+    assert_eq!(engine.active_calls(), 1);
+    assert_eq!(recorder.event_names(1).iter().filter(|n| *n == "joined").count(), 1);
+}
+
+#[tokio::test]
+async fn a_line_joins_an_offer_that_has_not_connected() {
+    let models = FakeModels::ready(1);
+    let (engine, recorder) = start_engine(Arc::clone(&models), Timeouts::default());
+    let (_client, sdp, _pending) = Client::offer();
+    engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
+    let mut line = engine.open_audio(line_for(1, 24_000)).await.unwrap();
+    assert!(line.exchange(&[0; 480], &mut Vec::new()));
+    wait_for("joined", || recorder.event_names(1).contains(&"joined".to_owned())).await;
+
+    let (_client, sdp, _pending) = Client::offer();
+    *models.free_decoders.lock().unwrap() = 1;
+    engine.accept_offer(offer_for(2, &sdp)).await.unwrap();
+    *models.free_decoders.lock().unwrap() = 0;
+    let refused = line_error(engine.open_audio(line_for(2, 24_000)).await);
+    assert_eq!(refused, OfferError::NoCapacity("No capacity".into()));
 }

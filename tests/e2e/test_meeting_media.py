@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from kit.meeting_audio import LONG_SCRIPT, RATE, SHORT_SCRIPT, Line, Recording, record
-from kit.meeting_server import MeetingServer
+from kit.meeting_server import PUBLIC_URL, MeetingServer
 from kit.meeting_services import open_bot_page
 from kit.polling import wait_until
+from kit.recording_file import download, wait_for_recording
 from kit.typed_call import create_typed_agent
 
 #: Seconds within which an answer to a question must begin.
@@ -39,9 +40,9 @@ def answer_all(request) -> list:
     return ["That is a good question, and the answer is forty two."]
 
 
-def create_agent(meetings, scripted_llm, **turn) -> dict:
+def create_agent(meetings, scripted_llm, **more) -> dict:
     llm = {"provider": "custom", "url": scripted_llm(answer_all).base_url, "model": "scripted"}
-    return meetings.server.create_agent(name="Clara", llm=llm, turn=turn or None)
+    return meetings.server.create_agent(name="Clara", llm=llm, **more)
 
 
 def check_meeting(record: dict, recording: Recording, start: float):
@@ -96,7 +97,6 @@ def answer_through_page(meetings, browser, agent, script, *, reports: bool, **mo
     page = open_bot_page(browser, bot.page_url, recording.mixed)
     try:
         start, end = page.meeting_times()
-        joined = page.audio_clock()
         visit.wait(status="IN_PROGRESS", meeting_status="in_call")
         clock = time.monotonic() - (page.audio_clock() - start)
         if reports:
@@ -113,7 +113,6 @@ def answer_through_page(meetings, browser, agent, script, *, reports: bool, **mo
     assert ended["end_reason"] == "meeting_ended"
     visit.wait_for_release()
     origin = find_start(ended, recording)
-    assert joined >= start
     return ended, recording, origin
 
 
@@ -154,7 +153,7 @@ QUESTIONS = [
     Line("Maria", "We have a lot to do today.", 2.0),
     Line("Maria", "Clara, how large is the garden?", 9.0, "answer"),
     Line("Tom", "That is larger than I thought.", 2.5),
-    Line("Tom", "Clara, how many trees are there?", 9.0, "answer"),
+    Line("Tom", "Hi Clara, what do two benches cost?", 9.0, "answer"),
 ]
 
 
@@ -168,6 +167,17 @@ def open_socket_visit(meetings, agent, **more):
     return visit
 
 
+def check_file(server, ended: dict, recording: Recording, start: float):
+    """The recording has the voices of the meeting and that of the agent at their times."""
+    stored = wait_for_recording(server, ended["id"])
+    url = stored["recording_url"].replace(PUBLIC_URL, server.url)
+    file = download(server, {**stored, "recording_url": url})
+    for question in recording.questions():
+        at = file.first_sound(file.user, start + question.start - 1.0)
+        assert abs(at - start - question.start) < 0.3, (at, start, question)
+        assert not file.is_silent(file.agent, start + question.end, start + question.end + 6)
+
+
 def is_voice(frame: bytes) -> bool:
     return np.abs(np.frombuffer(frame, np.int16).astype(np.int32)).max() > VOICE_LEVEL
 
@@ -175,9 +185,17 @@ def is_voice(frame: bytes) -> bool:
 @pytest.mark.parametrize("provider", ["attendee", "meetingbaas"])
 def test_questions_are_answered_over_a_socket(start_meetings, scripted_llm, provider):
     meetings = start_meetings(f"socket-{provider}", provider, media="socket")
-    agent = create_agent(meetings, scripted_llm)
+    agent = create_agent(
+        meetings,
+        scripted_llm,
+        config={"recording": {"channels": "split"}},
+        extra={"record": True},
+    )
     recording = record(QUESTIONS)
     visit = open_socket_visit(meetings, agent)
+    assert "This conversation is recorded." in visit.bot.request.get(
+        "entry_message", visit.bot.request.get("bot_chat_message", {}).get("message")
+    )
     bot = visit.bot
     bot.play(recording.voices if provider == "attendee" else recording.mixed, RATE)
     if provider == "meetingbaas":
@@ -193,6 +211,7 @@ def test_questions_are_answered_over_a_socket(start_meetings, scripted_llm, prov
     start = find_start(ended, recording)
     check_meeting(ended, recording, start)
     check_speakers(ended, recording, start, 0.75)
+    check_file(meetings.server, ended, recording, start)
     visit.wait_for_release()
     # The socket of an ended conversation is refused.
     assert not bot.open_socket()
@@ -235,7 +254,7 @@ def test_a_lost_socket_loses_only_what_was_said_meanwhile(start_meetings, script
     wait_until(lambda: any(is_voice(f) for _, f in bot.received), lambda: "no answer", 60)
     assert time.monotonic() > start + question.end
     bot.drop_socket(2)
-    assert bot.wait_for_socket(60)
+    bot.wait_for_socket(60)
     bot.wait_until_played()
     visit.delete()
     ended = visit.wait(status="ENDED")

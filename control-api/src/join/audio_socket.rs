@@ -150,7 +150,8 @@ impl Exchange {
                             let _ = timeout(SEND_TIMEOUT, socket.close(None)).await;
                             return Ok(());
                         }
-                        if let Some(frame) = self.framer.push(&spoken) {
+                        self.framer.push(&spoken);
+                        while let Some(frame) = self.framer.pop(Instant::now()) {
                             send(&mut socket, self.codec.encode(&frame)).await?;
                         }
                         for (voice, is_speaking) in changes {

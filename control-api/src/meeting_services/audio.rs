@@ -2,17 +2,22 @@
 //! chunks that arrive irregularly to the even pace of a call.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{attendee, meetingbaas};
 
 /// Duration of a message of the agent's audio. Services cut to this length.
 const FRAMES_PER_SECOND: u32 = 10;
+const FRAME: Duration = Duration::from_millis(100);
+/// How much a meeting may not have heard yet when a further frame is sent.
+const MAX_AHEAD: Duration = Duration::from_millis(90);
 /// Audio that is collected before a voice is played, in ms. It covers the jitter of the network.
 const CUSHION_MS: u32 = 60;
 /// Audio of one voice that waits at most, in ms. Older audio is dropped: the delay must not grow.
@@ -193,26 +198,48 @@ impl Mixer {
     }
 }
 
-/// The agent's audio, cut into messages of 100 ms.
+/// The agent's audio, cut into messages of 100 ms, which leave in real time: what a service has
+/// received cannot be recalled by an interruption.
 pub(crate) struct Framer {
     frame: usize,
     waiting: Vec<i16>,
+    frames: VecDeque<Vec<i16>>,
+    /// When the meeting has heard what was sent.
+    heard_until: Option<Instant>,
 }
 
 impl Framer {
     /// `rate`: sample rate, in Hz.
     pub(crate) fn new(rate: u32) -> Self {
-        Self { frame: (rate / FRAMES_PER_SECOND) as usize, waiting: Vec::new() }
+        Self {
+            frame: (rate / FRAMES_PER_SECOND) as usize,
+            waiting: Vec::new(),
+            frames: VecDeque::new(),
+            heard_until: None,
+        }
     }
 
-    /// Takes what the agent said in the last 20 ms, and returns a complete frame. When the agent
-    /// stops, the last frame is filled with silence: services drop an incomplete one.
-    pub(crate) fn push(&mut self, spoken: &[i16]) -> Option<Vec<i16>> {
+    /// Takes what the agent said in the last 20 ms. When the agent stops, the last frame is filled
+    /// with silence: services drop an incomplete one.
+    pub(crate) fn push(&mut self, spoken: &[i16]) {
         self.waiting.extend_from_slice(spoken);
         if spoken.is_empty() && !self.waiting.is_empty() {
             self.waiting.resize(self.waiting.len().max(self.frame), 0);
         }
-        (self.waiting.len() >= self.frame).then(|| self.waiting.drain(..self.frame).collect())
+        while self.waiting.len() >= self.frame {
+            self.frames.push_back(self.waiting.drain(..self.frame).collect());
+        }
+    }
+
+    /// The next frame, if it is due. After a late tick, no more than [`MAX_AHEAD`] is sent at once.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Vec<i16>> {
+        let start = self.heard_until.map_or(now, |until| until.max(now));
+        if start > now + MAX_AHEAD {
+            return None;
+        }
+        let frame = self.frames.pop_front()?;
+        self.heard_until = Some(start + FRAME);
+        Some(frame)
     }
 }
 
@@ -281,17 +308,32 @@ mod tests {
 
     #[test]
     fn the_agent_s_audio_leaves_in_frames_of_100_ms_and_the_last_one_is_filled() {
-        let mut framer = Framer::new(24_000);
+        let (mut framer, now) = (Framer::new(24_000), Instant::now());
         let mut frames = Vec::new();
-        for _ in 0..7 {
-            frames.extend(framer.push(&[5; 480]));
+        for block in 0..9 {
+            framer.push(if block < 7 { &[5; 480] } else { &[] });
+            frames.extend(framer.pop(now + block * Duration::from_millis(20)));
         }
-        assert_eq!(frames.len(), 1);
-        frames.extend(framer.push(&[]));
-        frames.extend(framer.push(&[]));
         assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [2_400, 2_400]);
         assert_eq!(frames[1].iter().filter(|sample| **sample == 5).count(), 960);
-        assert!(framer.push(&[]).is_none());
+        framer.push(&[]);
+        assert!(framer.pop(now + Duration::from_secs(1)).is_none());
+    }
+
+    #[test]
+    fn frames_leave_in_real_time_after_a_late_tick() {
+        let (mut framer, now) = (Framer::new(24_000), Instant::now());
+        framer.push(&[5; 12_000]);
+        let sent = |framer: &mut Framer, ms: u64| {
+            let at = now + Duration::from_millis(ms);
+            std::iter::from_fn(|| framer.pop(at)).count()
+        };
+        assert_eq!(sent(&mut framer, 0), 1);
+        assert_eq!(sent(&mut framer, 20), 1);
+        assert_eq!(sent(&mut framer, 40), 0);
+        assert_eq!(sent(&mut framer, 120), 1);
+        assert_eq!(sent(&mut framer, 1_000), 1);
+        assert_eq!(sent(&mut framer, 1_020), 1);
     }
 
     #[test]

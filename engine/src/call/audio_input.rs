@@ -30,12 +30,17 @@ impl Call {
         };
         let origin = self.started_at.unwrap_or(now);
         let recording = &mut self.recording;
-        let mut record = |frame: &Frame, packet: &Bytes| {
-            if let Some(recording) = recording {
-                recording.push_user(origin, frame, packet);
+        let carries_samples = connection.carries_samples();
+        loop {
+            let record = |frame: &Frame, packet: &Bytes| {
+                if let Some(recording) = recording {
+                    recording.push_user(origin, frame, packet);
+                }
+            };
+            let Some(end) = connection.receive_audio(now, &mut self.pcm, record) else { break };
+            if let Some(recording) = recording.as_mut().filter(|_| carries_samples) {
+                recording.push_user_samples(origin, end, &self.pcm);
             }
-        };
-        while let Some(end) = connection.receive_audio(now, &mut self.pcm, &mut record) {
             let end = end.min(now).saturating_duration_since(origin);
             self.audio_input.push_audio(&self.pcm, Time::from_micros(end.as_micros() as u64));
             self.pcm.clear();
@@ -103,6 +108,11 @@ impl Call {
                 // The STT promises one final transcript per speech segment
                 // (`models::stt::SttStream::end_speech`).
                 self.handle_input(now, Input::FinalTranscriptPending);
+                if self.audio_input.take_ignored_segment() {
+                    let (text, trailing_interim) = (String::new(), String::new());
+                    let nothing = Input::Transcript { text, is_final: true, trailing_interim };
+                    self.handle_input(now, nothing);
+                }
             }
             None => {}
         }

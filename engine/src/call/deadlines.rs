@@ -103,7 +103,8 @@ impl Call {
     }
 
     /// Whether the current connection has been closed by the client for `timeouts.closed`, or has
-    /// received nothing for `timeouts.silence`. A pending offer suspends both timeouts until it
+    /// received nothing for `timeouts.silence`. [`engine_api::CallConfig::reconnect_timeout`] replaces both. A
+    /// pending offer suspends both timeouts until it
     /// connects or expires. The user is also gone if [`Call::drop_expired_offers`] has dropped the
     /// current connection.
     fn is_user_gone(&self, now: Instant) -> bool {
@@ -114,6 +115,7 @@ impl Call {
         {
             return false;
         }
+        let wait = self.config.reconnect_timeout;
         let timeouts = &self.context.timeouts;
         let Some(connection) =
             self.connections.iter().find(|c| Some(c.number) == self.current_connection)
@@ -122,12 +124,12 @@ impl Call {
         };
         let since = |at: Instant| now.saturating_duration_since(at);
         if let Some(closed) = connection.closed_at {
-            return since(closed) >= timeouts.closed;
+            return since(closed) >= wait.unwrap_or(timeouts.closed);
         }
         connection
             .last_received()
             .or(connection.connected_at)
-            .is_some_and(|at| since(at) >= timeouts.silence)
+            .is_some_and(|at| since(at) >= wait.unwrap_or(timeouts.silence))
     }
 
     fn fail_expired_tools(&mut self, now: Instant) {

@@ -14,7 +14,9 @@ use recording::{Frame, Packet, Size, Track};
 use super::Call;
 use crate::hear;
 use crate::recorder::cost::CostSampler;
+use crate::recorder::sample_encoder::SampleEncoder;
 use crate::recorder::{Recorder, RecorderMessage, RecordingState};
+use crate::speak::FRAME_DURATION;
 
 /// Packets of this time are sent to the recorder together.
 const BATCH: Duration = Duration::from_millis(200);
@@ -143,6 +145,8 @@ pub struct CallRecording {
     batch: Vec<Packet>,
     /// Memory for the next packets of the agent.
     voice: BytesMut,
+    /// Encodes the user's voice if it arrives as samples; created with the first ones.
+    user_encoder: Option<SampleEncoder>,
     packet_cost: CostSampler,
     batch_cost: CostSampler,
     /// When the batch is sent.
@@ -171,6 +175,7 @@ impl CallRecording {
             pending_start,
             batch: Vec::with_capacity(BATCH_PACKETS),
             voice: BytesMut::with_capacity(VOICE_BUFFER_BYTES),
+            user_encoder: None,
             packet_cost: CostSampler::new(PACKETS_PER_SAMPLE, phase),
             batch_cost: CostSampler::new(BATCHES_PER_SAMPLE, phase),
             send_at: BATCH,
@@ -202,6 +207,23 @@ impl CallRecording {
             // Words from before the start are no part of the call.
             if let Some(at) = end.checked_sub(length) {
                 batch.push(Packet { at, track: Track::User, data: data.clone() });
+            }
+        });
+    }
+
+    /// Adds 20 ms of the user's voice that arrived as samples (16 kHz mono), and ended at `end`.
+    /// `start`: of the call.
+    pub fn push_user_samples(&mut self, start: Instant, end: Instant, pcm: &[i16]) {
+        // An encoder that cannot be created leaves the track empty, and is tried again.
+        if self.user_encoder.is_none() {
+            self.user_encoder = SampleEncoder::new().ok();
+        }
+        let Self { recorder, batch, packet_cost, user_encoder, .. } = self;
+        let Some(encoder) = user_encoder else { return };
+        packet_cost.measure(&recorder.stats.cost.media, || {
+            let at = end.saturating_duration_since(start).checked_sub(FRAME_DURATION);
+            if let (Some(at), Some(data)) = (at, encoder.encode(pcm)) {
+                batch.push(Packet { at, track: Track::User, data });
             }
         });
     }

@@ -3,6 +3,7 @@
 pub mod decode;
 pub mod jitter;
 mod loudness;
+pub mod own_voice;
 pub mod stt;
 pub mod turn_detector;
 pub mod vad;
@@ -17,10 +18,27 @@ use models::stt::SttStream;
 use models::turn::TurnModel;
 
 use decode::LevelMeter;
+use own_voice::{OwnVoice, Verdict};
 use vad::{NetworkState, SpeechDetector, SpeechEvent, VadFramer, WINDOW};
 
 /// Samples between two reports of the user's level: .1 s at 16 kHz.
 const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
+
+/// Samples of the longest block of audio, 120 ms.
+const MAX_BLOCK_SAMPLES: usize = 1_920;
+/// How long the STT waits while it is open whether a speech segment is the agent's own voice.
+const OWN_VOICE_WAIT: Duration = Duration::from_millis(600);
+
+/// Whether the STT hears the speech segment that the detector reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SttState {
+    /// It does, or there is none.
+    Hears,
+    /// It is open until then whether the segment is the agent's own voice.
+    Waits { until: Time },
+    /// The segment is the agent's own voice.
+    Ignores,
+}
 
 /// The audio input of one call. It cuts the user's audio into windows, buffers it for the STT and
 /// measures its level. The VAD processes the windows in one batch with those of other calls.
@@ -32,6 +50,11 @@ pub struct AudioInput {
     pub(crate) pending_windows: VecDeque<([f32; WINDOW], Time)>,
     speech_detector: SpeechDetector,
     stt_input: stt::SttInput,
+    stt_state: SttState,
+    /// In calls of several people.
+    own_voice: Option<Box<OwnVoice>>,
+    /// The last speech segment was the agent's own voice, so the STT sends no transcript for it.
+    has_ignored_segment: bool,
     turn_detector: Option<turn_detector::TurnDetector>,
     level_meter: LevelMeter,
     last_window_end: Time,
@@ -53,10 +76,26 @@ impl AudioInput {
             pending_windows: VecDeque::with_capacity(4),
             speech_detector: SpeechDetector::new(times),
             stt_input: stt::SttInput::new(stream),
+            stt_state: SttState::Hears,
+            own_voice: None,
+            has_ignored_segment: false,
             turn_detector: turn.map(turn_detector::TurnDetector::new),
             level_meter: LevelMeter::default(),
             last_window_end: Time::ZERO,
             silence: Duration::ZERO,
+        }
+    }
+
+    /// The same input for several people, one of whom may send back the agent's voice.
+    #[must_use]
+    pub fn with_several_people(self, are_several: bool) -> Self {
+        Self { own_voice: are_several.then(Box::default), ..self }
+    }
+
+    /// Takes a frame of the agent's audio, 48 kHz mono, that leaves at `at`.
+    pub fn push_sent(&mut self, pcm: &[i16], at: Time, is_speech: bool) {
+        if let Some(own_voice) = &mut self.own_voice {
+            own_voice.push_sent(pcm, at, is_speech);
         }
     }
 
@@ -72,6 +111,9 @@ impl AudioInput {
 
     /// Takes the user's audio (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
+        let silence = [0; MAX_BLOCK_SAMPLES];
+        let is_own = pcm.len() <= silence.len() && self.hears_own_voice(pcm, end);
+        let pcm = if is_own { &silence[..pcm.len()] } else { pcm };
         self.stt_input.push_audio(pcm);
         if let Some(turn_detector) = &mut self.turn_detector {
             turn_detector.push_audio(pcm, end);
@@ -85,6 +127,12 @@ impl AudioInput {
     pub fn on_probability(&mut self, probability: f32) -> Option<SpeechEvent> {
         let (window, end) = self.pending_windows.pop_front()?;
         self.last_window_end = end;
+        if let SttState::Waits { until } = self.stt_state
+            && end >= until
+        {
+            self.stt_state = SttState::Hears;
+            self.stt_input.start_speech();
+        }
         let event = self.speech_detector.push_window(probability, &window, end);
         self.silence = if self.is_user_speaking() && probability < vad::CONTINUE_THRESHOLD {
             self.silence + vad::samples_duration(WINDOW)
@@ -133,10 +181,63 @@ impl AudioInput {
             turn_detector.resume_speech();
         }
         match event {
-            Some(SpeechEvent::Started { .. }) => self.stt_input.start_speech(),
-            Some(SpeechEvent::Stopped { .. }) => self.stt_input.end_speech(),
+            Some(SpeechEvent::Started { window_end, .. }) => self.start_stt(window_end),
+            Some(SpeechEvent::Stopped { .. }) => self.end_stt(),
             Some(SpeechEvent::Continued { .. }) | None => {}
         }
         event
+    }
+
+    /// Whether the last speech segment was the agent's own voice. Asked once for each segment.
+    pub(crate) fn take_ignored_segment(&mut self) -> bool {
+        std::mem::take(&mut self.has_ignored_segment)
+    }
+
+    /// Whether a block of the users' audio is the agent's own voice.
+    fn hears_own_voice(&mut self, pcm: &[i16], end: Time) -> bool {
+        let Some(own_voice) = &mut self.own_voice else { return false };
+        match own_voice.push_heard(pcm, end) {
+            Verdict::Clear => false,
+            Verdict::Own => true,
+            Verdict::OwnFromNow => {
+                self.stt_input.mute_pre_roll();
+                if matches!(self.stt_state, SttState::Waits { .. }) {
+                    self.stt_state = SttState::Ignores;
+                }
+                true
+            }
+            Verdict::ClearFromNow => {
+                self.stt_input.restore_pre_roll(own_voice.muted_tail());
+                // At the end of the agent's voice, nobody else speaks.
+                if self.stt_state == SttState::Ignores && own_voice.has_sound() {
+                    self.stt_state = SttState::Hears;
+                    self.stt_input.start_speech();
+                }
+                false
+            }
+        }
+    }
+
+    fn start_stt(&mut self, now: Time) {
+        self.has_ignored_segment = false;
+        if self.own_voice.as_ref().is_some_and(|own_voice| own_voice.is_undecided()) {
+            self.stt_state = SttState::Waits { until: now + OWN_VOICE_WAIT };
+            self.stt_input.keep_pre_roll();
+        } else {
+            self.stt_state = SttState::Hears;
+            self.stt_input.start_speech();
+        }
+    }
+
+    fn end_stt(&mut self) {
+        match std::mem::replace(&mut self.stt_state, SttState::Hears) {
+            SttState::Hears => {}
+            SttState::Waits { .. } => self.stt_input.start_speech(),
+            SttState::Ignores => {
+                self.stt_input.drop_pre_roll();
+                self.has_ignored_segment = true;
+            }
+        }
+        self.stt_input.end_speech();
     }
 }

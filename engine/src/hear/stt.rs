@@ -7,12 +7,17 @@ use models::stt::SttStream;
 /// Samples buffered from before the detector's report: .5 s at 16 kHz. The report comes some .1 s
 /// after the onset; the rest covers soft onsets.
 const PRE_ROLL_SAMPLES: usize = 8_000;
+/// Samples buffered while the start of speech is delayed: 1.25 s.
+const LONG_PRE_ROLL_SAMPLES: usize = 20_000;
+/// Samples of the pre-roll that are muted: .5 s, over which the agent's own voice is recognized.
+const MUTED_SAMPLES: usize = 8_000;
 
 /// The STT input of one call.
 pub struct SttInput {
     /// `None` after the end of the call.
     stream: Option<Box<dyn SttStream>>,
     pre_roll: VecDeque<i16>,
+    max_pre_roll: usize,
     in_speech: bool,
     /// Samples sent to the STT.
     samples_sent: u64,
@@ -25,6 +30,7 @@ impl SttInput {
         Self {
             stream: Some(stream),
             pre_roll: VecDeque::with_capacity(PRE_ROLL_SAMPLES + 512),
+            max_pre_roll: PRE_ROLL_SAMPLES,
             in_speech: false,
             samples_sent: 0,
         }
@@ -49,7 +55,7 @@ impl SttInput {
             self.samples_sent += pcm.len() as u64;
             stream.push_audio(pcm);
         } else {
-            let surplus = (self.pre_roll.len() + pcm.len()).saturating_sub(PRE_ROLL_SAMPLES);
+            let surplus = (self.pre_roll.len() + pcm.len()).saturating_sub(self.max_pre_roll);
             self.pre_roll.drain(..surplus.min(self.pre_roll.len()));
             self.pre_roll.extend(pcm);
         }
@@ -61,7 +67,7 @@ impl SttInput {
             return;
         }
         let Some(stream) = &mut self.stream else { return };
-        self.in_speech = true;
+        (self.in_speech, self.max_pre_roll) = (true, PRE_ROLL_SAMPLES);
         stream.start_speech();
         self.samples_sent += self.pre_roll.len() as u64;
         let (a, b) = self.pre_roll.as_slices();
@@ -72,6 +78,30 @@ impl SttInput {
             stream.push_audio(b);
         }
         self.pre_roll.clear();
+    }
+
+    /// The start of speech is delayed: no audio since it may be lost meanwhile.
+    pub fn keep_pre_roll(&mut self) {
+        self.max_pre_roll = LONG_PRE_ROLL_SAMPLES;
+        self.pre_roll.reserve(LONG_PRE_ROLL_SAMPLES);
+    }
+
+    /// The delayed speech is none. What was buffered is dropped.
+    pub fn drop_pre_roll(&mut self) {
+        self.max_pre_roll = PRE_ROLL_SAMPLES;
+        self.pre_roll.clear();
+    }
+
+    /// Replaces the end of the buffered audio by silence.
+    pub fn mute_pre_roll(&mut self) {
+        self.pre_roll.iter_mut().rev().take(MUTED_SAMPLES).for_each(|sample| *sample = 0);
+    }
+
+    /// Puts samples back that were replaced by silence: the last ones of the buffered audio.
+    pub fn restore_pre_roll(&mut self, tail: &VecDeque<i16>) {
+        for (sample, original) in self.pre_roll.iter_mut().rev().zip(tail.iter().rev()) {
+            *sample = *original;
+        }
     }
 
     /// The detector reports the end of speech.

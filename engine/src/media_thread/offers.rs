@@ -11,9 +11,12 @@ use crate::call::Call;
 use crate::call::pending_call::{CallHandover, PendingCall};
 use crate::connection::Connection;
 use crate::hear::decode::Decoder;
-use crate::messages::{CallId, CallSetup, LoopbackCall, OfferReply, OfferRequest};
+use crate::messages::{
+    CallId, CallSetup, LineRequest, LoopbackCall, NewLineCall, OfferReply, OfferRequest,
+};
 use crate::speak::encode;
 use crate::thread;
+use crate::transport::audio_line::LineReply;
 use crate::transport::webrtc::{AcceptError, LocalCandidate, PeerConnection};
 
 impl MediaThread {
@@ -194,6 +197,42 @@ impl MediaThread {
             self.with_call(now, key, |call| call.evict_offer(offer));
         } else if let Some(pending) = self.pending_calls.get_mut(&key) {
             pending.evict_offer(offer);
+        }
+        self.touch(key);
+    }
+
+    /// Adds a connection that carries samples to its call, and starts the call if it does not run.
+    /// The connection answers when it carries the call, or when the call is rejected.
+    pub(super) fn open_line(&mut self, now: Instant, request: LineRequest) {
+        let LineRequest { conversation, mut server, new_call } = request;
+        let existing = self.by_conversation.get(&conversation).copied();
+        let key = match (existing, new_call) {
+            (Some(key), _) => key,
+            (None, Some(new_call)) => {
+                let NewLineCall { setup, early_commands, presence } = *new_call;
+                let key = setup.id;
+                let handover = CallHandover { early_commands, presence, ..CallHandover::default() };
+                let started = catch_panic(|| self.insert_call(now, *setup, handover));
+                if !matches!(started, Some(Ok(()))) {
+                    tracing::error!("cannot start a call");
+                    let error = OfferError::NoCapacity("the call cannot start".into());
+                    return server.reply(LineReply::Rejected(error));
+                }
+                key
+            }
+            (None, None) => return server.reply(LineReply::NotRunning),
+        };
+        let make = |number| Connection::line(number, server, now);
+        if let Some(call) = self.calls.get_mut(&key) {
+            if call.has_ended() {
+                return make(0).hang_up(now);
+            }
+            if call.connection_numbers().count() >= MAX_CONNECTIONS_PER_CALL {
+                call.drop_oldest_connection();
+            }
+            call.add_connection(make);
+        } else if let Some(pending) = self.pending_calls.get_mut(&key) {
+            pending.add_connection(MAX_CONNECTIONS_PER_CALL, make);
         }
         self.touch(key);
     }

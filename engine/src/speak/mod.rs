@@ -70,6 +70,8 @@ pub struct AudioFrame<'a> {
     pub pcm: &'a [i16],
     /// The speech in the frame, if any.
     pub playout_position: Option<PlayoutPosition>,
+    /// Whether it belongs to speech: the agent speaks, fades out, or pauses within a segment.
+    pub is_speech: bool,
 }
 
 impl AudioOutput {
@@ -147,6 +149,10 @@ impl AudioOutput {
         } else {
             frame.fill(0);
         }
+        let is_speech = audible
+            && (self.playout.position().is_some()
+                || self.playout.is_within_segment()
+                || frame.iter().any(|sample| *sample != 0));
         let (timestamp, due) = (self.timestamp, self.next_due);
         self.timestamp += samples as u64;
         (self.last_due, self.next_due) = (due, due + length);
@@ -162,6 +168,7 @@ impl AudioOutput {
             packet,
             pcm: frame,
             playout_position: position,
+            is_speech,
         })
     }
 

@@ -250,6 +250,12 @@ impl Playout {
         self.fade_tail_len == 0 && (self.held || self.queue.is_empty())
     }
 
+    /// Whether a segment has begun and not finished: it plays, waits for samples, or is held.
+    #[must_use]
+    pub fn is_within_segment(&self) -> bool {
+        self.current_segment().is_some()
+    }
+
     /// Whether audio is pending: a segment waits for samples, for permission to play, or for a hold
     /// to end.
     #[must_use]

@@ -1,10 +1,13 @@
-//! Transports of a call: WebRTC, or an in-process loopback (tests).
+//! Transports of a call: WebRTC, samples for a service that uses a socket, or an in-process loopback
+//! (tests).
 
+pub mod audio_line;
 pub mod client_messages;
 mod data_channel_queue;
 mod ffi;
 pub mod loopback;
 mod pacer;
+mod resampler;
 mod sdp;
 pub mod server_messages;
 pub mod socket;

@@ -19,12 +19,13 @@ use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
-    CallId, CallModels, CallSetup, LoopbackCall, Message, NewCall, OfferReply, OfferRequest,
-    PrepareCall, ThreadResources,
+    CallId, CallModels, CallSetup, LineRequest, LoopbackCall, Message, NewCall, NewLineCall,
+    OfferReply, OfferRequest, PrepareCall, ThreadResources,
 };
 use engine::recorder::{self, Recorder};
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
+use engine::transport::audio_line::{self, Line, LineReply};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::socket::Socket;
 use engine::transport::tcp;
@@ -509,6 +510,68 @@ impl Harness {
         };
         assert!(self.inbox.requests.send(Message::Loopback(Box::new(begins))).is_ok());
         client
+    }
+
+    /// Like [`Self::start_call`], with a connection that carries samples at `rate`.
+    pub fn start_line(
+        &mut self,
+        call: CallConfig,
+        script: &[&'static str],
+        answer: &str,
+        rate: u32,
+    ) -> Line {
+        let tts = Arc::new(ScriptedTts { time: self.time.clone() });
+        self.start_line_at(call, script, answer, tts, rate)
+    }
+
+    /// Like [`Self::start_line`] at 16 kHz, with a TTS engine of its own.
+    pub fn start_line_with_tts(
+        &mut self,
+        call: CallConfig,
+        script: &[&'static str],
+        answer: &str,
+        tts: Arc<dyn tts::Tts>,
+    ) -> Line {
+        self.start_line_at(call, script, answer, tts, 16_000)
+    }
+
+    fn start_line_at(
+        &mut self,
+        call: CallConfig,
+        script: &[&'static str],
+        answer: &str,
+        tts: Arc<dyn tts::Tts>,
+        rate: u32,
+    ) -> Line {
+        let id = call.id;
+        let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: answer.to_owned() });
+        let stt = self.scripted_stt(script);
+        let new_call = NewLineCall {
+            setup: Box::new(self.call_setup(call, &stt, llm, tts, None)),
+            early_commands: Vec::new(),
+            presence: PresenceGuard::default(),
+        };
+        let (line, reply) = self.send_line(id, Some(new_call), rate);
+        assert_eq!(reply, LineReply::Accepted);
+        line
+    }
+
+    /// A further connection for a call; returns what became of it, too.
+    pub fn open_line(&mut self, id: u128, rate: u32) -> (Line, LineReply) {
+        self.send_line(ConversationId(id), None, rate)
+    }
+
+    fn send_line(
+        &mut self,
+        conversation: ConversationId,
+        new_call: Option<NewLineCall>,
+        rate: u32,
+    ) -> (Line, LineReply) {
+        let (server, line, mut reply) = audio_line::pair(rate, rate).unwrap();
+        let request = LineRequest { conversation, server, new_call: new_call.map(Box::new) };
+        assert!(self.inbox.requests.send(Message::Line(Box::new(request))).is_ok());
+        self.step_until_idle();
+        (line, reply.try_recv().unwrap())
     }
 
     /// Offers a connection for a call of an agent that says nothing; returns the answer.
