@@ -84,6 +84,10 @@ const NONDETERMINISTIC_CALLS: &[&str] = &[
 const NONDETERMINISM_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("tests/e2e/conftest.py", "random.randrange(", "the seed of the long tier, which is printed"),
     ("tests/e2e/kit/mcp_server.py", "Event().wait(", "a tool that never answers"),
+    ("tests/e2e/kit/meeting_services/base.py", "asyncio.sleep(", "the pace of a service"),
+    ("tests/e2e/kit/meeting_services/meetingbaas.py", "asyncio.sleep(", "the pace of a service"),
+    ("tests/e2e/kit/meeting_services/page.py", "asyncio.sleep(", "the pace of a service"),
+    ("tests/e2e/kit/meeting_services/page.py", "setTimeout(", "the pace of a service"),
     ("tests/e2e/kit/providers/aura.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/cartesia.py", "asyncio.sleep(", "the pace of a vendor"),
     ("tests/e2e/kit/providers/elevenlabs.py", "asyncio.sleep(", "the pace of a vendor"),
@@ -158,7 +162,7 @@ const MAX_CODE_LINES: usize = 430;
 const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
     (
         "engine/conversation/src/contract/event.rs",
-        440,
+        450,
         "the public vocabulary as one enum, beside its names in webhooks",
     ),
     (

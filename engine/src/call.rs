@@ -444,31 +444,6 @@ impl Call {
         self.inputs.push_back(Input::Command { id, command });
     }
 
-    /// The client closes one of its connections. This means that the user leaves, if the connection
-    /// carries the call. Returns false if there is no such connection.
-    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else {
-            return false;
-        };
-        let number = connection.number;
-        if self.current_connection == Some(number) {
-            self.user_left(now);
-        } else {
-            connection.hang_up(now);
-            if self.started_at.is_none() && self.connections.iter().all(|c| c.number == number) {
-                self.ended_at = Some(now);
-            }
-        }
-        true
-    }
-
-    /// The user leaves the call.
-    fn user_left(&mut self, now: Instant) {
-        if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
-            self.submit_command(now, Command::Leave, None);
-        }
-    }
-
     /// Sends the audio and video frames that are due.
     pub(crate) fn send_media(&mut self, now: Instant, meter: &mut StepMeter) {
         if self.started_at.is_none() {

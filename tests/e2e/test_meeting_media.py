@@ -62,12 +62,12 @@ def check_meeting(record: dict, recording: Recording, start: float):
         for at in answers
         if not any(q.end - 0.2 < at < q.end + ANSWER_WAIT for q in recording.questions())
     ]
-    told = "\n".join(
+    transcript = "\n".join(
         f"{e['message_timestamp'] - start:6.1f} {e.get('speaker')}: {e['content']}"
         for e in record["transcript"]
     )
-    assert missed == [], told
-    assert len(others) <= 1, told
+    assert missed == [], transcript
+    assert len(others) <= 1, transcript
 
 
 def check_speakers(record: dict, recording: Recording, start: float, share: float):

@@ -264,7 +264,7 @@ impl SlotPermit {
         is_open.then(|| ActiveRequest {
             slots: Arc::clone(&self.slots),
             id: self.id,
-            is_kept: false,
+            stays_active: false,
         })
     }
 }
@@ -281,19 +281,19 @@ pub(crate) struct ActiveRequest {
     slots: Arc<ConnectionSlots>,
     id: u64,
     /// Whether the connection stays active after the request.
-    is_kept: bool,
+    stays_active: bool,
 }
 
 impl ActiveRequest {
     /// Keeps the connection active until it is closed: it serves another protocol from now on.
     pub(crate) fn keep_connection(mut self) {
-        self.is_kept = true;
+        self.stays_active = true;
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        if self.is_kept {
+        if self.stays_active {
             return;
         }
         self.slots.lock().finish_request(self.id);

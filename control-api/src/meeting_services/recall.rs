@@ -344,7 +344,7 @@ mod tests {
         let read = read_webhook_body(new.to_string().as_bytes()).unwrap();
         let removed = Report::Status { status: MeetingStatus::Left, detail: Some(Detail::Removed) };
         assert_eq!((read.bot, read.conversation), ("b".into(), Some("c".into())));
-        assert_eq!(read.reports, [removed.clone()]);
+        assert_eq!(read.reports, vec![removed.clone()]);
         let old = json!({"event": "bot.status_change", "data": {"bot_id": "b",
             "status": {"code": "call_ended", "sub_code": "bot_kicked_from_call"}}});
         let read = read_webhook_body(old.to_string().as_bytes()).unwrap();

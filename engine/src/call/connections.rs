@@ -1,5 +1,9 @@
 //! A call's connections: the one that carries it, and offers that try to take over.
 
+use std::time::Instant;
+
+use conversation::input::Command;
+
 use super::Call;
 use crate::connection::Connection;
 
@@ -48,5 +52,30 @@ impl Call {
     /// Numbers of the connections dropped since the last call of this method.
     pub(crate) fn take_dropped_connections(&mut self) -> impl Iterator<Item = u32> + '_ {
         self.dropped_connections.drain(..)
+    }
+
+    /// The client closes one of its connections. This means that the user leaves, if the connection
+    /// carries the call. Returns false if there is no such connection.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
+        let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else {
+            return false;
+        };
+        let number = connection.number;
+        if self.current_connection == Some(number) {
+            self.user_left(now);
+        } else {
+            connection.hang_up(now);
+            if self.started_at.is_none() && self.connections.iter().all(|c| c.number == number) {
+                self.ended_at = Some(now);
+            }
+        }
+        true
+    }
+
+    /// The user leaves the call.
+    pub(super) fn user_left(&mut self, now: Instant) {
+        if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
+            self.submit_command(now, Command::Leave, None);
+        }
     }
 }

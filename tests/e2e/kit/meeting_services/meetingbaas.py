@@ -103,8 +103,8 @@ ADDRESS = {"type": "string", "pattern": "^https://"}
 SOCKET = {"type": ["string", "null"], "pattern": "^wss://"}
 
 
-def _seconds(least: int) -> dict:
-    return {"type": "integer", "minimum": least, "maximum": 1800}
+def _seconds(shortest: int) -> dict:
+    return {"type": "integer", "minimum": shortest, "maximum": 1800}
 
 
 CREATE_SCHEMA = closed_object(
