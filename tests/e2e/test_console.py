@@ -618,37 +618,6 @@ def test_avatars_and_providers_show_their_state(server, console):
     page.wait_for_selector(".pill:has-text('Accepts calls')")
 
 
-def test_an_agent_is_sent_into_a_meeting(server, console):
-    """No meeting service is installed: the server says so, and the typed text stays."""
-    agent = server.create_agent(name="Mia")
-    console_page = console().login().open(f"agents/{agent['id']}")
-    page = console_page.page
-    page.click("text=Send into a meeting")
-    address = page.get_by_label(re.compile("^Address of the meeting"))
-    assert (
-        page.get_by_label("Wake phrase").is_hidden()
-        and page.get_by_label(re.compile("^Name in the meeting")).input_value() == "Mia"
-    )
-    page.get_by_label("Participation mode").select_option("observer")
-    page.get_by_label("Wake phrase").fill("Hey Mia")
-    page.click("dialog >> text=Send >> nth=-1")
-    page.wait_for_selector("dialog .fault:has-text('The address is required.')")
-    address.fill("https://example.com/room")
-    with console_page.expect_status(400):
-        page.click("dialog >> text=Send >> nth=-1")
-        page.wait_for_selector(
-            "dialog .fault:has-text('The address must be a meeting of Google Meet "
-            "(meet.google.com), Zoom (zoom.us, zoom.com) or Microsoft Teams')"
-        )
-    address.fill("https://meet.google.com/abc-defg-hij")
-    with console_page.expect_status(502):
-        page.click("dialog >> text=Send >> nth=-1")
-        page.wait_for_selector("dialog .problem:has-text('Unable to create agent request.')")
-    assert page.get_by_label("Wake phrase").input_value() == "Hey Mia"
-    assert page.evaluate(FIND_UNNAMED_ELEMENTS) == []
-    console_page.save_screenshot("console-meeting")
-
-
 def test_an_agent_is_made_with_the_keyboard_alone(server, console):
     console_page = console()
     page = console_page.page

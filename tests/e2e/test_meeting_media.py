@@ -46,11 +46,9 @@ def create_agent(meetings, scripted_llm, **more) -> dict:
 
 
 def check_meeting(record: dict, recording: Recording, start: float):
-    """Each question is answered, and nothing else. `start`: when the recording begins, in seconds of
-    the conversation."""
-    spoken = [
-        entry for entry in record["transcript"] if entry["role"] == "assistant"
-    ]
+    """Each question is answered, and nothing else. `start`: when the recording begins, in seconds
+    of the conversation."""
+    spoken = [entry for entry in record["transcript"] if entry["role"] == "assistant"]
     answers = [entry["message_timestamp"] - start for entry in spoken]
     missed = [
         question.line.text
@@ -218,7 +216,7 @@ def test_questions_are_answered_over_a_socket(start_meetings, scripted_llm, prov
 
 
 def test_a_greeting_is_spoken_in_the_meeting_and_not_before(start_meetings):
-    meetings = start_meetings("greeted", media="socket")
+    meetings = start_meetings("greeted", media="socket", alone_timeout=2)
     agent = create_typed_agent(meetings.server, greeting="Hello everybody, here I am.")
     visit = meetings.join(agent, mode="one_to_one")
     visit.bot.enter_lobby()
@@ -233,13 +231,22 @@ def test_a_greeting_is_spoken_in_the_meeting_and_not_before(start_meetings):
         60,
     )
     wait_until(
-        lambda: [entry["content"] for entry in visit.record()["transcript"]]
-        == ["Hello everybody, here I am."],
+        lambda: (
+            [entry["content"] for entry in visit.record()["transcript"]]
+            == ["Hello everybody, here I am."]
+        ),
         lambda: str(visit.record()["transcript"]),
         60,
     )
-    visit.delete()
+    # Attendee's own time limit does not fire here: this server counts the people, too.
+    visit.bot.participant_joins("Maria")
+    visit.bot.participant_joins("Tom")
+    visit.bot.participant_leaves("Maria")
+    visit.bot.participant_leaves("Tom")
+    ended = visit.wait(status="ENDED")
+    assert (ended["end_reason"], ended["meeting_detail"]) == ("meeting_ended", "alone")
     visit.wait_for_release()
+    assert visit.bot.left_by_request
 
 
 def test_a_lost_socket_loses_only_what_was_said_meanwhile(start_meetings, scripted_llm):

@@ -16,7 +16,6 @@ from kit.meeting_server import (
     credential,
 )
 from kit.meeting_services import WRONG
-from kit.polling import wait_until
 from kit.typed_call import create_typed_agent
 
 #: Names of the services.
@@ -351,15 +350,3 @@ class WorkspaceMeetings(MeetingServer):
 
     def __init__(self, server, service):
         self.server, self.service = server, service
-
-
-def test_alone_is_noticed_by_us_where_people_are_reported(attendee, agent):
-    visit = create(attendee, agent)
-    visit.bot.admit()
-    visit.bot.participant_joins("Maria")
-    visit.wait(meeting_status="in_call")
-    visit.bot.participant_leaves("Maria")
-    # Only a call that has started can be alone: this one waits for its page.
-    wait_until(lambda: visit.record()["status"] == "STARTED", lambda: visit.describe(), 5)
-    visit.delete()
-    visit.wait_for_release()

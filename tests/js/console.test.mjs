@@ -8,6 +8,11 @@ import {
   randomCharacter,
   settingLabel,
 } from "../../control-api/src/web/console/character.js";
+import {
+  meetingText,
+  withKnownStatus,
+  withMeetingEvent,
+} from "../../control-api/src/web/console/meeting-status.js";
 import { getPath, owningPath, setPath } from "../../control-api/src/web/console/paths.js";
 import {
   grantableScopes,
@@ -144,6 +149,44 @@ test("a record without events still gives a transcript", () => {
       ["agent", "Hel", true],
     ],
   );
+});
+
+test("utterances of a meeting name their speakers, whose names may come late", () => {
+  const transcript = transcriptOf(
+    { what: "utterance_committed", text: "Good morning.", speaker: "Maria" },
+    { what: "utterance_committed", text: "Hello." },
+  );
+  const speakers = () => transcript.lines.map((one) => one.speaker);
+  assert.deepEqual(speakers(), ["Maria", undefined]);
+  transcript.handle({ what: "user.transcript", text: "And", is_final: false, at: 0 });
+  const corrected = transcript.handle({ what: "utterance.speaker", turn: 1, speaker: "Jonas" });
+  assert.equal(corrected, transcript.lines[1]);
+  assert.deepEqual(speakers(), ["Maria", "Jonas", undefined]);
+  assert.equal(transcript.handle({ what: "utterance.speaker", turn: 2, speaker: "Eve" }), null);
+  const messages = [{ role: "user", content: "Hi.", speaker: "Maria" }];
+  assert.equal(linesFromRecord({ chat_history: { messages } })[0].speaker, "Maria");
+});
+
+test("a meeting says where the agent is and why, and an older report changes nothing", () => {
+  const record = { type: "meeting", status: "STARTED", meeting_status: "joining" };
+  assert.equal(meetingText(record), "Joining");
+  const inCall = withMeetingEvent(record, { status: "in_call" });
+  assert.equal(meetingText(inCall), "In the meeting");
+  assert.equal(withMeetingEvent(inCall, { status: "waiting_room" }), inCall);
+  // The answer to an earlier request.
+  assert.equal(withKnownStatus(inCall, record).meeting_status, "in_call");
+  const ended = { ...record, status: "ENDED" };
+  assert.equal(meetingText({ ...ended, meeting_status: "in_call" }), "Leaving");
+  const denied = withMeetingEvent(ended, { status: "error", detail: "denied" });
+  assert.equal(meetingText(denied), "Failed: the host refused the agent");
+  assert.equal(meetingText({ ...denied, meeting_detail: "new_word" }), "Failed: new_word");
+  const removed = { ...ended, meeting_status: "done", meeting_detail: "ended" };
+  assert.equal(meetingText({ ...removed, end_reason: "ended_by_api" }), "Finished");
+  assert.equal(
+    meetingText({ ...removed, end_reason: "meeting_ended" }),
+    "Finished: the meeting is over",
+  );
+  assert.equal(meetingText({ ...record, meeting_status: "new_word" }), "new_word");
 });
 
 test("a path is read and written as the server names it", () => {

@@ -112,7 +112,7 @@ fn read_detail(status: MeetingStatus, sub_code: &str) -> Detail {
         Detail::NotFound
     } else if has("login") || has("sign_in") || has("registration") {
         Detail::LoginRequired
-    } else if has("not_started") || has("host") {
+    } else if has("not_started") || has("waiting_for_host") {
         Detail::HostMissing
     } else if status == MeetingStatus::Error || has("timeout_exceeded") && has("error") {
         Detail::ServiceError

@@ -66,7 +66,10 @@ impl Lifecycle {
         if !is_later(row.status(), status) {
             return Ok(());
         }
-        let detail = detail.map(Detail::as_str).filter(|_| status.is_over());
+        // An end from outside, such as a DELETE, has no reason in the meeting.
+        let conversation = storage.store.conversation_in_any_workspace(id).await?;
+        let was_running = conversation.is_some_and(|row| row.status != ENDED);
+        let detail = detail.map(Detail::as_str).filter(|_| status.is_over() && was_running);
         meeting::set_status(&mut tx, id, status, detail).await?;
         tx.commit().await?;
         tracing::info!(conversation = id, status = status.as_str(), detail, "meeting status");
@@ -80,6 +83,16 @@ impl Lifecycle {
         if status.is_over() {
             self.end(id, row.detail.as_deref().or(detail)).await?;
         }
+        Ok(())
+    }
+
+    /// Ends the conversation of a bot that does not exist, with a warning of its own.
+    pub(super) async fn fail(&self, id: &str, detail: Detail, warning: Event) -> store::Result<()> {
+        let storage = &self.event_storage;
+        let mut tx = storage.store.begin_write(Lock::Rows).await?;
+        meeting::set_status(&mut tx, id, MeetingStatus::Error, Some(detail.as_str())).await?;
+        tx.commit().await?;
+        ending::end_unjoined(storage, id, EndReason::Error, Some(warning)).await?;
         Ok(())
     }
 

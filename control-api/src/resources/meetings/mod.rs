@@ -25,14 +25,14 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
-use conversation::event::{EndReason, Event, MeetingStatus};
+use conversation::event::Event;
 use conversation::participation::ParticipationMode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::error::{ApiError, Resource};
-use crate::events::{ending, record};
+use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::Json;
@@ -231,9 +231,8 @@ async fn create_bot(
     state.meetings.count_failed_request(provider);
     tracing::warn!(conversation = %id, provider, %error, "the meeting service refuses the agent");
     let warning = Event::Warning { text: format!("The agent was not sent: {error}.") };
-    ending::end_unjoined(&state.event_storage, id, EndReason::Error, Some(warning)).await?;
-    let (status, detail) = (MeetingStatus::Error, Some(Detail::ServiceError));
-    Lifecycle::of(&state).set_status(id, status, detail).await?;
+    let lifecycle = Lifecycle::of(&state);
+    lifecycle.fail(id, Detail::ServiceError, warning).await?;
     let mut tx = state.store.begin_write(Lock::Rows).await?;
     meeting::release(&mut tx, id).await?;
     tx.commit().await?;

@@ -322,7 +322,7 @@ export async function agentPage({ id, query, signal, navigate, reloadView, setUn
           {
             needs: "operate",
             disabled: agent.is_active === false,
-            onclick: () => meetingDialog(agent),
+            onclick: () => meetingDialog(agent, navigate),
           },
           "leave",
         ),

@@ -157,6 +157,9 @@ async function parseBody(response) {
 export const get = async (path, signal) => parseBody(await request("GET", path, { signal }));
 export const post = async (path, body = {}, signal) =>
   parseBody(await request("POST", path, { body, signal }));
+/** Posts `body` and returns the address of what was created, from the header `Location`. */
+export const postForLocation = async (path, body) =>
+  (await request("POST", path, { body })).headers.get("location") ?? "";
 /** Posts `body` and returns the response as a Blob (a rendered picture). */
 export const postForBlob = async (path, body, signal) =>
   readBody((await request("POST", path, { body, signal })).blob());
@@ -218,7 +221,8 @@ export function upload(path, form, onProgress, signal) {
 
 /**
  * Streams the events of a conversation after the sequence number `lastSeq`, until the server ends
- * the stream. A broken connection resumes after the last event.
+ * the stream. A broken connection resumes after the last event. The status of a meeting comes
+ * without a number before the conversation starts.
  */
 export async function* streamEvents(id, signal, lastSeq = null) {
   for (let attempt = 0; attempt < 8 && !signal.aborted; attempt++) {
@@ -249,7 +253,7 @@ export async function* streamEvents(id, signal, lastSeq = null) {
             .join("\n");
           if (!data) continue;
           const event = JSON.parse(data);
-          lastSeq = event.seq;
+          lastSeq = event.seq ?? lastSeq;
           attempt = 0;
           yield event;
         }

@@ -1,5 +1,5 @@
 // The controls of a live call: let the agent say a text, send a text as the caller, add context,
-// interrupt the agent, end the call.
+// interrupt the agent, end the call or remove the agent from the meeting.
 
 import * as api from "./api.js";
 import { button, h } from "./dom.js";
@@ -7,9 +7,9 @@ import { confirmDialog, runBusy, toast } from "./ui.js";
 
 /**
  * Name, label, placeholder, request.
- * @type {[string, string, string, (id: string, text: string) => Promise<any>][]}
+ * @type {(caller: string) => [string, string, string, (id: string, text: string) => Promise<any>][]}
  */
-const ACTIONS = [
+const actionsFor = (caller) => [
   [
     "say",
     "Say",
@@ -20,7 +20,7 @@ const ACTIONS = [
   [
     "respond",
     "Answer",
-    "The agent answers this text, as if the caller had said it",
+    `The agent answers this text, as if ${caller} had said it`,
     (id, text) => api.post(`/v1/conversation/${id}/respond`, { text }),
   ],
   [
@@ -31,25 +31,46 @@ const ACTIONS = [
   ],
 ];
 
+/** The texts that differ between calls and meetings. */
+const CALL = {
+  name: "Control of the call",
+  caller: "the caller",
+  pending: "The command takes effect when somebody joins.",
+  end: "End the call",
+  question: "End this call?",
+  consequence: "The caller is disconnected. The record is kept.",
+};
+const MEETING = {
+  name: "Control of the agent",
+  caller: "somebody in the meeting",
+  pending: "The command takes effect when the agent is in the meeting.",
+  end: "Remove from the meeting",
+  question: "Remove the agent from the meeting?",
+  consequence: "The agent leaves the meeting, and the conversation ends. The record is kept.",
+};
+
 /**
  * @param {string} id of the conversation
- * @param {() => string} status returns the conversation's current status
+ * @param {{isMeeting: boolean, status: () => string, onEnded: () => void}} options `status` returns
+ *   the conversation's current status
  */
-export function callControls(id, status) {
+export function callControls(id, { isMeeting, status, onEnded }) {
+  const texts = isMeeting ? MEETING : CALL;
+  const actions = actionsFor(texts.caller);
   const actionSelect = h(
     "select",
     {
       "aria-label": "Command",
       onchange: () => {
-        textInput.placeholder = ACTIONS.find(([name]) => name === actionSelect.value)[2];
+        textInput.placeholder = actions.find(([name]) => name === actionSelect.value)[2];
       },
     },
-    ACTIONS.map(([value, label]) => h("option", { value }, label)),
+    actions.map(([value, label]) => h("option", { value }, label)),
   );
   const textInput = h("input", {
     type: "text",
     "aria-label": "Words",
-    placeholder: ACTIONS[0][2],
+    placeholder: actions[0][2],
     maxlength: 2000,
     autocomplete: "off",
   });
@@ -63,15 +84,11 @@ export function callControls(id, status) {
         const text = textInput.value.trim();
         if (!text) return textInput.focus();
         const response = await runBusy(submitButton, () =>
-          ACTIONS.find(([name]) => name === actionSelect.value)[3](id, text),
+          actions.find(([name]) => name === actionSelect.value)[3](id, text),
         );
         if (!response) return;
         textInput.value = "";
-        toast(
-          status() === "STARTED"
-            ? "The command takes effect when somebody joins."
-            : response.message,
-        );
+        toast(status() === "STARTED" ? texts.pending : response.message);
       },
     },
     actionSelect,
@@ -80,7 +97,7 @@ export function callControls(id, status) {
   );
   return h(
     "section",
-    { class: "card call-controls", "aria-label": "Control of the call" },
+    { class: "card call-controls", "aria-label": texts.name },
     form,
     h(
       "div",
@@ -91,19 +108,15 @@ export function callControls(id, status) {
         onclick: ({ currentTarget }) =>
           runBusy(currentTarget, () => api.post(`/v1/conversation/${id}/interrupt`)),
       }),
-      button("End the call", {
+      button(texts.end, {
         needs: "operate",
         class: "small risky",
         onclick: async ({ currentTarget }) => {
-          if (
-            !(await confirmDialog(
-              "End this call?",
-              "The caller is disconnected. The record is kept.",
-              "End the call",
-            ))
-          )
-            return;
-          await runBusy(currentTarget, () => api.remove(`/v1/conversation/${id}`));
+          if (!(await confirmDialog(texts.question, texts.consequence, texts.end))) return;
+          await runBusy(currentTarget, async () => {
+            await api.remove(`/v1/conversation/${id}`);
+            onEnded();
+          });
         },
       }),
     ),

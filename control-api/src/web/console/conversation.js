@@ -5,6 +5,16 @@ import { callControls } from "./control.js";
 import { END_REASONS, parseUsage, statusPill } from "./conversations.js";
 import { deliveryList } from "./deliveries.js";
 import { button, formatDuration, h, link, timeElement } from "./dom.js";
+import {
+  isMeeting,
+  isMeetingOver,
+  MeetingCard,
+  meetingLink,
+  meetingText,
+  saysReason,
+  withKnownStatus,
+  withMeetingEvent,
+} from "./meeting-status.js";
 import { RecordingPanel } from "./recording.js";
 import { linesFromRecord, Transcript } from "./transcript.js";
 import { TranscriptView } from "./transcript-view.js";
@@ -21,6 +31,8 @@ import {
   toast,
 } from "./ui.js";
 
+/** How often the record of a meeting is read after its end, until the agent has left. */
+const MAX_READS_AFTER_END = 30;
 /** Events that the event list hides by default. */
 const MINOR_EVENTS = new Set([
   "agent.heard",
@@ -64,19 +76,41 @@ export async function conversationPage({ id, query, signal, navigate }) {
   if (!live)
     for (const event of await api.get(`${path}/events`, signal)) follower.add(event, false);
 
-  const names = { agent: record.agent_name, user: record.user_name || "Caller" };
+  const meetingCard = isMeeting(record) ? new MeetingCard(record) : null;
+  const names = {
+    agent: record.agent_name,
+    user: meetingCard ? "Participant" : record.user_name || "Caller",
+  };
   const view = new TranscriptView(names);
   const lines = follower.events.length ? follower.transcript.lines : linesFromRecord(record);
   for (const line of lines) view.render(line);
   const emptyNote = h(
     "p",
     { class: "soft", hidden: lines.some((line) => !line.removed) },
-    live ? "What both say appears here as they say it." : "Nothing was said.",
+    !live
+      ? "Nothing was said."
+      : meetingCard
+        ? "What is said in the meeting appears here as it is said."
+        : "What both say appears here as they say it.",
   );
 
+  const heading = h(
+    "h1",
+    { tabindex: "-1" },
+    meetingCard
+      ? `${record.agent_name} in a meeting`
+      : `${record.agent_name} and ${record.user_name || record.user_id || "a caller"}`,
+  );
   const status = h("p", { class: "tags", role: "status" });
   const agentState = h("span", { class: "agent-state", hidden: true });
-  const controlsBar = live ? callControls(id, () => record.status) : null;
+  const controlsBar = live
+    ? callControls(id, {
+        isMeeting: Boolean(meetingCard),
+        status: () => record.status,
+        // The button that had the focus disappears.
+        onEnded: () => heading.focus({ preventScroll: true }),
+      })
+    : null;
   const eraseButton = button(
     "Erase",
     {
@@ -103,9 +137,12 @@ export async function conversationPage({ id, query, signal, navigate }) {
   );
   const updateHeader = () => {
     const ended = record.status === "ENDED";
+    meetingCard?.show(record);
     status.replaceChildren(
-      statusPill(record),
-      ended && record.end_reason
+      // The card of the meeting says where an agent is before the conversation starts, and why it
+      // left.
+      meetingCard && record.status === "STARTED" ? "" : statusPill(record),
+      ended && record.end_reason && !saysReason(record)
         ? h("span", { class: "soft" }, END_REASONS[record.end_reason] ?? record.end_reason)
         : "",
       agentState,
@@ -128,20 +165,32 @@ export async function conversationPage({ id, query, signal, navigate }) {
     }
     if (event.what === "agent.state") updateHeader();
   });
+  const reloadRecord = async () => {
+    record = withKnownStatus(record, await api.get(path, signal));
+    updateHeader();
+  };
+  // There are no events before a user joins, so the status is polled. The stream ends with the
+  // conversation, and an agent leaves its meeting after that.
+  let readsAfterEnd = 0;
+  const poll = () => {
+    if (record.status !== "ENDED") return reloadRecord();
+    const isLeaving = meetingCard && !isMeetingOver(record);
+    return isLeaving && readsAfterEnd++ < MAX_READS_AFTER_END ? reloadRecord() : undefined;
+  };
+  if (live || meetingCard) pollWhileVisible(2, signal, poll);
   if (live) follow();
 
   /** Follows a live call until it ends, then loads its final record. */
   async function follow() {
-    const reloadRecord = async () => {
-      record = await api.get(path, signal);
-      updateHeader();
-    };
-    // There are no events before a user joins, so the status is polled.
-    pollWhileVisible(2, signal, () => record.status !== "ENDED" && reloadRecord());
     try {
       // The stream also ends when its server stops. Another server may take over the call.
       for (let lastSeq = null; !signal.aborted && record.status !== "ENDED"; await reloadRecord()) {
         for await (const event of api.streamEvents(id, signal, lastSeq)) {
+          if (event.what === "meeting.status") {
+            record = withMeetingEvent(record, event);
+            updateHeader();
+          }
+          if (event.seq === undefined) continue;
           if (lastSeq === null) await reloadRecord();
           lastSeq = event.seq;
           follower.add(event, true);
@@ -209,18 +258,10 @@ export async function conversationPage({ id, query, signal, navigate }) {
     h(
       "header",
       { class: "head" },
-      h(
-        "div",
-        {},
-        h(
-          "h1",
-          { tabindex: "-1" },
-          `${record.agent_name} and ${record.user_name || record.user_id || "a caller"}`,
-        ),
-        status,
-      ),
+      h("div", {}, heading, status),
       h("div", { class: "actions" }, eraseButton),
     ),
+    meetingCard?.node,
     controlsBar,
     tabStrip.node,
   ].filter(Boolean);
@@ -317,7 +358,14 @@ function detailsPanel(record) {
     ["Id", h("code", {}, record.id)],
     ["Agent", link(record.agent_name, `/console/agents/${record.agent_id}`)],
     ["Avatar", record.avatar_id],
-    ["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")],
+    ...(isMeeting(record)
+      ? [
+          ["Meeting", meetingLink(record)],
+          ["Status in the meeting", meetingText(record)],
+          ["Name in the meeting", record.user_name],
+          ["Session id", record.user_id],
+        ]
+      : [["Caller", [record.user_name, record.user_id].filter(Boolean).join(" · ")]]),
     ["Type", record.type],
     ["Created", timeElement(record.created_at, { second: "2-digit" })],
     ["Joined", record.joined_at && timeElement(record.joined_at, { second: "2-digit" })],

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { button, formatDuration, h, link, pill, timeElement } from "./dom.js";
+import { isMeeting, meetingText, saysReason } from "./meeting-status.js";
 import { emptyState, pageHeader, pager, pollWhileVisible } from "./ui.js";
 
 const PAGE_SIZE = 20;
@@ -21,8 +22,17 @@ export const END_REASONS = {
   agent_ended: "The agent said goodbye",
 };
 
+/** @type {(conversation: any) => HTMLElement} */
 export const statusPill = (conversation) =>
-  pill(...(STATUS_LABELS[conversation.status] ?? [conversation.status]));
+  isMeeting(conversation) && conversation.status === "STARTED"
+    ? pill(meetingText(conversation), "warn")
+    : pill(...(STATUS_LABELS[conversation.status] ?? [conversation.status]));
+
+/** Why a conversation has ended, or where the agent is in its meeting. */
+const reasonText = (conversation) =>
+  saysReason(conversation) || (isMeeting(conversation) && conversation.status === "IN_PROGRESS")
+    ? meetingText(conversation)
+    : (END_REASONS[conversation.end_reason] ?? conversation.end_reason);
 
 export function parseUsage(conversation) {
   try {
@@ -71,6 +81,7 @@ export async function conversationsPage({ query, signal, navigate }) {
 
   const row = (conversation) => {
     const { duration_seconds: seconds, turns } = parseUsage(conversation);
+    const reason = reasonText(conversation);
     return h(
       "tr",
       { data: { id: conversation.id } },
@@ -81,19 +92,16 @@ export async function conversationsPage({ query, signal, navigate }) {
         h(
           "span",
           { class: "soft" },
-          conversation.user_name || conversation.user_id || "Unnamed caller",
+          isMeeting(conversation)
+            ? `In a meeting as ${conversation.user_name}`
+            : conversation.user_name || conversation.user_id || "Unnamed caller",
         ),
       ),
       h(
         "td",
         { "data-label": "State" },
         statusPill(conversation),
-        conversation.end_reason &&
-          h(
-            "span",
-            { class: "soft reason" },
-            END_REASONS[conversation.end_reason] ?? conversation.end_reason,
-          ),
+        reason && h("span", { class: "soft reason" }, reason),
       ),
       h("td", { "data-label": "Started" }, timeElement(conversation.created_at)),
       numberCell("Length", seconds && formatDuration(seconds)),
@@ -182,12 +190,14 @@ export async function conversationsPage({ query, signal, navigate }) {
       { id: "states" },
       Object.keys(STATUS_LABELS).map((value) => h("option", { value })),
     ),
+    h("datalist", { id: "types" }, h("option", { value: "meeting" })),
     filterField("from", "From", { type: "date" }),
     filterField("to", "Until", { type: "date" }),
-    filterField("type", "Type", { type: "text", autocomplete: "off" }),
+    filterField("type", "Type", { type: "text", autocomplete: "off", list: "types" }),
     h("button", { type: "submit" }, "Filter"),
     filtered && link("Clear", "/console/conversations", { class: "button quiet" }),
   );
+  const onlyMeetings = filter.type === "meeting";
   const statusChips = [
     ["", "All"],
     ["IN_PROGRESS", "Live"],
@@ -206,8 +216,22 @@ export async function conversationsPage({ query, signal, navigate }) {
     ),
   );
   return [
-    pageHeader("Conversations", "Every call, live and past."),
-    h("div", { class: "chips", role: "group", "aria-label": "State" }, statusChips),
+    pageHeader("Conversations", "Every call and every meeting, live and past."),
+    h(
+      "div",
+      { class: "chips" },
+      h("div", { class: "chips", role: "group", "aria-label": "State" }, statusChips),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": String(onlyMeetings),
+          onclick: () => applyFilter({ type: onlyMeetings ? "" : "meeting" }),
+        },
+        "Only meetings",
+      ),
+    ),
     form,
     results,
   ];

@@ -249,6 +249,8 @@ export function form({
               .join(" ")
           : error.userMessage,
       );
+      if (!errors.length)
+        for (const part of [buttons, errorBox]) part.scrollIntoView({ block: "nearest" });
     } finally {
       submitButton.disabled = false;
     }

@@ -5,14 +5,34 @@ import { form } from "./form.js";
 import { dialog, toast } from "./ui.js";
 
 const MODES = [
-  ["participant", "Participant: speaks when addressed or in turn"],
+  ["participant", "Participant: answers when addressed"],
   ["observer", "Observer: silent until the wake phrase"],
-  ["one_to_one", "One to one: talks with one person"],
+  ["one_to_one", "One to one: answers everything"],
 ];
+/** The answer does not say why: it is for the caller, and the reason for the operator. */
+const NOT_SENT =
+  "The agent was not sent. Check the account at the meeting service: under “Providers”, the key of " +
+  "Attendee, Recall.ai or MeetingBaaS, or else the operator's settings [meetings] and " +
+  "server.public_url. If the service refused, the list of conversations has its reason.";
 
-/** @param {{id: string, agent_name: string, avatars: Record<string, any>[]}} agent */
-export const meetingDialog = (agent) =>
+/** Sends the agent. Returns the path of its conversation in the API. */
+async function send(body) {
+  try {
+    return await api.postForLocation("/v1/ext/externalmeeting", body);
+  } catch (error) {
+    if (error instanceof api.ApiError && error.status === 502)
+      throw new api.ApiError(502, { error: error.message, reason: NOT_SENT });
+    throw error;
+  }
+}
+
+/**
+ * @param {{id: string, agent_name: string, avatars: Record<string, any>[]}} agent
+ * @param {(path: string) => any} navigate
+ */
+export const meetingDialog = (agent, navigate) =>
   dialog(`Send ${agent.agent_name} into a meeting`, (close) => {
+    let isPresent = false;
     const formView = form({
       value: {
         agent_id: agent.id,
@@ -47,8 +67,10 @@ export const meetingDialog = (agent) =>
               path: "wake_phrase",
               label: "Wake phrase",
               emptyValue: null,
+              max: 200,
               placeholder: "Hey Ada",
-              visibleIf: (get) => get("mode") === "observer",
+              hint: "Addresses the agent in addition to its name. An observer ignores its name.",
+              visibleIf: (get) => get("mode") !== "one_to_one",
             },
             {
               path: "context",
@@ -57,13 +79,31 @@ export const meetingDialog = (agent) =>
               emptyValue: null,
               class: "wide",
             },
+            {
+              path: "allow_multiple",
+              label: "The agent may be in this meeting more than once",
+              kind: "check",
+              visibleIf: () => isPresent,
+            },
           ],
         },
       ],
-      save: (body) => api.post("/v1/ext/externalmeeting", body),
-      onSaved: (response) => {
+      save: async (body) => {
+        try {
+          return await send(body);
+        } catch (error) {
+          if (error.status === 409 && /already in this meeting/i.test(error.message)) {
+            isPresent = true;
+            formView.field("allow_multiple").node.hidden = false;
+          }
+          throw error;
+        }
+      },
+      onSaved: (location) => {
         close("");
-        toast(response);
+        toast("The agent is on its way to the meeting.");
+        const id = location.split("/").at(-1);
+        navigate(id ? `/console/conversations/${id}` : "/console/conversations");
       },
     });
     return formView.node;

@@ -9,7 +9,7 @@ export class TranscriptView {
   #names;
   #announcedCount = 0;
 
-  /** @param {{agent: string, user: string}} names */
+  /** @param {{agent: string, user: string}} names `user`: of a line without a speaker */
   constructor(names) {
     this.#names = names;
     this.list = h("ol", { class: "transcript", "aria-label": "Transcript" });
@@ -37,9 +37,8 @@ export class TranscriptView {
   }
 
   #speakerName(line) {
-    return { user: this.#names.user, agent: this.#names.agent, tool: "Tool", note: "Note" }[
-      line.who
-    ];
+    if (line.who === "user") return line.speaker ?? this.#names.user;
+    return { agent: this.#names.agent, tool: "Tool", note: "Note" }[line.who];
   }
 
   #renderChangedLines() {

@@ -31,7 +31,8 @@ export function remainingText(intended, heard) {
 export class Transcript {
   /**
    * Lines in the order of their start:
-   * `{who: "user"|"agent"|"tool"|"note", at, open, spoken, partial, ahead, cut, …}`.
+   * `{who: "user"|"agent"|"tool"|"note", at, open, spoken, partial, ahead, cut, …}`. `speaker`:
+   * the name of the person, if several people take part and it is known.
    */
   lines = [];
   state = "";
@@ -40,6 +41,8 @@ export class Transcript {
   #agentLine = null;
   #generatedText = "";
   #segments = [];
+  /** The line of each turn. */
+  #turns = [];
 
   /** Takes the next event. @returns {object | null} the line that changed. */
   handle(event) {
@@ -52,8 +55,14 @@ export class Transcript {
       case "utterance_committed": {
         const line = this.#userLine ?? this.#addLine("user", at);
         Object.assign(line, { spoken: event.text, partial: "", open: false });
+        if (event.speaker) line.speaker = event.speaker;
+        this.#turns.push(line);
         this.#userLine = null;
         return line;
+      }
+      case "utterance.speaker": {
+        const line = this.#turns[event.turn];
+        return line ? Object.assign(line, { speaker: event.speaker }) : null;
       }
       case "llm.started":
         this.#generatedText = "";
@@ -199,6 +208,7 @@ export function linesFromRecord(record) {
     spoken: message.content,
     interrupted: message.interrupted,
     who: { user: "user", assistant: "agent", tool: "tool" }[message.role] ?? "note",
+    speaker: message.speaker,
     name: message.tool_call?.name,
     arguments: message.tool_call?.arguments,
   }));
