@@ -169,7 +169,7 @@ fn a_call_waits_for_a_line_as_long_as_it_says() {
     harness.run_for(RECONNECT_TIMEOUT - SECOND);
     assert_eq!(end_reason(&harness), None);
     harness.run_for(2 * SECOND);
-    assert_eq!(end_reason(&harness), Some(EndReason::UserLeft));
+    assert_eq!(end_reason(&harness), Some(EndReason::Error));
     assert_eq!(harness.media_thread.call_count(), 0);
 
     // Without a time of its own, the call ends as the engine is configured: after 5 s.
@@ -194,7 +194,7 @@ fn a_line_that_exchanges_nothing_stops_the_reply_and_ends_the_call_in_time() {
     assert_eq!(spoken(&harness), [LONG_ANSWER]);
     assert_whole_reply(&[&service.spoken], 18);
     harness.run_for(RECONNECT_TIMEOUT + SECOND);
-    assert_eq!(end_reason(&harness), Some(EndReason::UserLeft));
+    assert_eq!(end_reason(&harness), Some(EndReason::Error));
     assert!(!service.run(&mut harness, BLOCK));
 }
 

@@ -19,7 +19,7 @@ use crate::store::conversation::{ENDED, Row, STARTED};
 use crate::store::meeting;
 
 /// Name of an end reason.
-pub(crate) fn end_reason_name(reason: EndReason) -> &'static str {
+pub(crate) const fn end_reason_name(reason: EndReason) -> &'static str {
     match reason {
         EndReason::UserLeft => "user_left",
         EndReason::EndedByApi => "ended_by_api",

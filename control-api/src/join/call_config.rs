@@ -7,7 +7,7 @@ use std::time::Duration;
 use conversation::settings;
 use conversation::spec::ToolSpec;
 use engine_api::{
-    AvatarChoice, CallConfig, Guardrail, PoseSetFile, RecordingChoice, Tool, ToolBackend,
+    AvatarChoice, CallConfig, Guardrail, PoseSetFile, RecordingChoice, SttChoice, Tool, ToolBackend,
 };
 use models::registry::Kind;
 use serde_json::{Value, json};
@@ -76,7 +76,12 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     let recording_warning =
         if settings.record { recordings::storage_warning(state).await? } else { None };
     let (avatar_key_id, pose_set) = load_shown_avatar(state, row, &avatar).await?;
-    let choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
+    let mut choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
+    if let Some(meeting) = &meeting {
+        // What addresses the agent must be recognized.
+        let words = [Some(&meeting.name), Some(&row.agent_name), meeting.wake_phrase.as_ref()];
+        add_keyterms(&mut choices.stt, &words);
+    }
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
@@ -109,6 +114,16 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         }),
         reconnect_timeout: meeting.map(|_| state.config.meetings.reconnect_timeout),
     })
+}
+
+/// Lets the speech-to-text expect these words, too.
+fn add_keyterms(stt: &mut SttChoice, words: &[Option<&String>]) {
+    for word in words.iter().flatten().filter(|word| !word.trim().is_empty()) {
+        if !stt.keyterms.contains(word) {
+            stt.keyterms.push((*word).clone());
+        }
+    }
+    stt.fallback.iter_mut().for_each(|fallback| add_keyterms(fallback, words));
 }
 
 /// What the call shows: the id by which calls share it, and its pose set unless it is a stock

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use conversation::input::Command;
+use conversation::event::{EndReason, Event};
+use conversation::input::{Command, Input};
 
 use super::Call;
 use crate::connection::Connection;
@@ -70,6 +71,16 @@ impl Call {
             }
         }
         true
+    }
+
+    /// The page or the socket that carries a meeting did not come back.
+    pub(super) fn media_lost(&mut self, now: Instant) {
+        if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
+            let text = "The connection to the meeting was lost and did not come back.".to_owned();
+            self.inputs.push_back(Input::ExternalEvent(Event::Warning { text }));
+            let stop = Command::Stop { reason: EndReason::Error, exit_message: false };
+            self.submit_command(now, stop, None);
+        }
     }
 
     /// The user leaves the call.

@@ -41,7 +41,11 @@ impl Call {
         self.tick_conversation(now);
         self.fail_expired_tools(now);
         if self.is_user_gone(now) {
-            self.user_left(now);
+            if self.config.reconnect_timeout.is_some() {
+                self.media_lost(now);
+            } else {
+                self.user_left(now);
+            }
         }
         if self.ended_at.is_some() { self.finish(now) } else { Lifecycle::Running }
     }

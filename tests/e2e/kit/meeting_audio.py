@@ -231,26 +231,26 @@ def _lines(text: str) -> list[Line]:
     return found
 
 
-#: A meeting of three people with an agent named Clara: three questions in about two minutes.
+#: A meeting of three people with an agent named Monica: three questions in about two minutes.
 SHORT_SCRIPT = _lines("""
 Maria: Good morning everybody, thank you for coming. | 1.2
 Tom: Good morning. I brought the plan for the new garden. | 3.4
 Priya: Wonderful. I have been waiting to see it. | 2.0
-Maria: Today Clara will listen and help us with numbers. | 3.2
+Maria: Today Monica will listen and help us with numbers. | 3.2
 Tom: The garden is forty meters long and twenty meters wide. | 2.4
-Maria: Clara, how large is the garden? | 11.0 | The garden has eight hundred square meters.
+Maria: Monica, how large is the garden? | 11.0 | The garden has eight hundred square meters.
 Priya: That is larger than I thought. | 1.2
 Tom: We want to plant trees along the northern wall. | 3.4
 Priya: Apple trees would be nice for the children. | 2.0
 Maria: The neighbors asked for a bench near the gate. | 3.2
 Tom: A bench costs about three hundred dollars. | 2.4
-Tom: Hi Clara, what do two benches cost? | 11.0 | Two benches cost six hundred dollars.
+Tom: Monica, what do two benches cost? | 11.0 | Two benches cost six hundred dollars.
 Maria: Good, that is within our budget. | 1.2
-Priya: I asked Clara about the water yesterday. | 3.4
+Priya: I asked Monica about the water yesterday. | 3.4
 Priya: She said that the pipes are old. | 2.0
 Maria: Then we have to call the plumber before summer. | 3.2
 Tom: He can come on Tuesday or on Friday. | 2.4
-Priya: When does the summer begin this year, Clara? | 11.0 | The summer begins on June twenty first.
+Priya: When does the summer begin this year, Monica? | 11.0 | The summer begins on June twenty first.
 Tom: Then Friday is early enough. | 1.2
 Maria: Thank you all, this was a good start. | 3.4
 """)
@@ -263,51 +263,51 @@ Priya: Last year almost ninety people came. | 5.6
 Tom: And the food was gone after an hour. | 2.8
 Maria: We need more tables and more chairs. | 4.6
 Tom: The school can lend us thirty chairs. | 4.4
-Maria: Okay Clara, how many chairs are missing? | 11.0 | Sixty chairs are missing.
+Maria: Okay Monica, how many chairs are missing? | 11.0 | Sixty chairs are missing.
 Priya: My brother has a van, he can carry them. | 1.4
 Tom: That helps a lot. | 5.6
 Maria: What about music? | 2.8
 Priya: The band from the library would play for free. | 4.6
 Tom: They were very loud last time. | 4.4
-Priya: Clara, what time must the music stop? | 11.0 | The music must stop at ten in the evening.
+Priya: Monica, what time must the music stop? | 11.0 | The music must stop at ten in the evening.
 Maria: Ten is fine for most of the families. | 1.4
-Tom: I think Clara is right about that. | 5.6
+Tom: I think Monica is right about that. | 5.6
 Priya: Now the weather, it may rain in September. | 2.8
 Maria: We could rent a large tent. | 4.6
 Tom: The last tent was blue and very small. | 4.4
-Tom: How much is a tent for a day, Clara? | 11.0 | A large tent is two hundred dollars for a day.
+Tom: How much is a tent for a day, Monica? | 11.0 | A large tent is two hundred dollars for a day.
 Priya: We can pay that from the ticket sales. | 1.4
 Maria: Do we want to sell tickets at all? | 5.6
 Tom: Two dollars for everyone above twelve. | 2.8
 Priya: And children come in for free. | 4.6
 Maria: I will write that down. | 4.4
-Maria: Clara, please, who won the quiz last year? | 11.0 | The green team won the quiz last year.
+Maria: Okay Monica, who won the quiz last year? | 11.0 | The green team won the quiz last year.
 Tom: They were lucky with the last question. | 1.4
 Priya: The questions were written by a teacher. | 5.6
-Maria: She told me that Clara knew all of them. | 2.8
+Maria: She told me that Monica knew all of them. | 2.8
 Tom: This time it should be harder. | 4.6
 Priya: I will ask my aunt for some questions. | 4.4
-Priya: Hello Clara, can you name a river in France? | 11.0 | The Loire is a river in France.
+Priya: Can you name a river in France, Monica? | 11.0 | The Loire is a river in France.
 Maria: That would be a good question for the quiz. | 1.4
 Tom: But not a hard one. | 5.6
 Priya: The printer needs the poster by Monday. | 2.8
 Maria: I have drawn a first picture of it. | 4.6
 Tom: The letters could be larger. | 4.4
-Tom: Clara, how many weeks are left? | 11.0 | Five weeks are left until the party.
+Tom: Monica, how many weeks are left? | 11.0 | Five weeks are left until the party.
 Priya: That is not much time. | 1.4
-Maria: We wrote to Clara and to the mayor last week. | 5.6
-Tom: Clara, did the mayor answer the letter? | 11.0 | The mayor answered it with a yes.
+Maria: We wrote to Monica and to the mayor last week. | 5.6
+Tom: Monica, did the mayor answer the letter? | 11.0 | The mayor answered it with a yes.
 Maria: He will open the party with a short speech. | 2.8
 Priya: A very short one, I hope. | 4.6
-Maria: What did the mayor drink last time, Clara? | 11.0 | The mayor drank apple juice.
+Maria: What did the mayor drink last time, Monica? | 11.0 | The mayor drank apple juice.
 Tom: Then we buy two bottles more. | 4.4
 Priya: The bakery on the corner gives us bread. | 1.4
 Maria: And the butcher brings the sausages. | 5.6
 Tom: Somebody has to clean the grill before. | 2.8
 Priya: I can do it on Thursday evening. | 4.6
-Priya: Hey Clara, when is the next meeting? | 11.0 | The next meeting is on Monday at nine.
+Priya: When is the next meeting, Monica? | 11.0 | The next meeting is on Monday at nine.
 Maria: Monday is good for me as well. | 4.4
-Tom: If Clara is there, we need no paper. | 1.4
+Tom: If Monica is there, we need no paper. | 1.4
 Priya: Then we have everything for today. | 5.6
 Maria: Thank you Tom, thank you Priya, goodbye. | 2.8
 """)

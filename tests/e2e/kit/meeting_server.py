@@ -57,7 +57,7 @@ class MeetingServer:
 
     def send(self, agent: dict, **more):
         """The answer to a request that sends the agent into a meeting."""
-        body = {"agent_id": agent["id"], "meeting_url": MEET, "user_name": "Clara", "user_id": "u"}
+        body = {"agent_id": agent["id"], "meeting_url": MEET, "user_name": "Monica", "user_id": "u"}
         return self.server.request("POST", "/v1/ext/externalmeeting", {**body, **more})
 
     def join(self, agent: dict, **more) -> "Visit":

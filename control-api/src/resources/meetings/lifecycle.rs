@@ -7,7 +7,7 @@ use conversation::input::Command;
 
 use crate::clock::{self, Micros};
 use crate::error::ApiError;
-use crate::events::{self, ending};
+use crate::events::{self, ending, record};
 use crate::meeting_services::{Detail, Report};
 use crate::state::AppState;
 use crate::state::call_commands::CallCommands;
@@ -18,6 +18,9 @@ use crate::store::{self, Lock, meeting};
 
 /// Reports that are older are not passed to the call, which forgets who spoke after a minute.
 const MAX_SPEAKER_AGE: Micros = 60_000_000;
+
+/// The end reason of a conversation that lost its page or socket.
+const FAILED: &str = record::end_reason_name(EndReason::Error);
 
 /// Applies reports. Cheap to clone.
 #[derive(Clone)]
@@ -68,8 +71,12 @@ impl Lifecycle {
         }
         // An end from outside, such as a DELETE, has no reason in the meeting.
         let conversation = storage.store.conversation_in_any_workspace(id).await?;
-        let was_running = conversation.is_some_and(|row| row.status != ENDED);
-        let detail = detail.map(Detail::as_str).filter(|_| status.is_over() && was_running);
+        let detail = match conversation.filter(|row| row.status == ENDED) {
+            None => detail,
+            Some(row) if row.end_reason.as_deref() == Some(FAILED) => Some(Detail::ServiceError),
+            Some(_) => None,
+        };
+        let detail = detail.map(Detail::as_str).filter(|_| status.is_over());
         meeting::set_status(&mut tx, id, status, detail).await?;
         tx.commit().await?;
         tracing::info!(conversation = id, status = status.as_str(), detail, "meeting status");
