@@ -136,7 +136,40 @@ fn split_group(entry: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::config::keys::CONFIG_KEYS;
     use crate::config::tests::load_toml;
+
+    #[test]
+    fn every_key_takes_its_value_from_the_environment() {
+        type Getter = fn(&MeetingsConfig) -> String;
+        let table: &[(&str, &str, Getter, &str)] = &[
+            ("provider", "recall", |c| format!("{:?}", c.provider), "Some(\"recall\")"),
+            ("url", "http://10.0.0.1", |c| format!("{:?}", c.url), "Some(\"http://10.0.0.1\")"),
+            ("key", "42", |c| format!("{:?}", c.key), "Some(\"42\")"),
+            ("webhook_secret", "s", |c| format!("{:?}", c.webhook_secret), "Some(\"s\")"),
+            ("media", "socket", |c| c.media.clone(), "socket"),
+            ("lobby_timeout", "30", |c| format!("{:?}", c.lobby_timeout), "30s"),
+            ("alone_timeout", "2.5", |c| format!("{:?}", c.alone_timeout), "2.5s"),
+            ("max_duration", "3600", |c| format!("{:?}", c.max_duration), "3600s"),
+            ("reconnect_timeout", "9", |c| format!("{:?}", c.reconnect_timeout), "9s"),
+            ("message", "7", |c| format!("{:?}", c.message), "Some(\"7\")"),
+            (
+                "login_groups",
+                "a@b=g,c@d=h",
+                |c| format!("{:?}", c.login_groups),
+                r#"[("a@b", "g"), ("c@d", "h")]"#,
+            ),
+        ];
+        for (key, text, value, expected) in table {
+            let name = format!("VISAVIS_MEETINGS_{}", key.to_uppercase());
+            let config = load_toml("[meetings]\nkey = \"k\"\n", &[(&name, text)]).unwrap();
+            assert_eq!(value(&config.meetings.config()), *expected, "{name}={text}");
+        }
+        let section = CONFIG_KEYS.iter().find(|(name, _)| *name == "meetings").unwrap();
+        let tested: Vec<&str> = table.iter().map(|(key, ..)| *key).collect();
+        assert_eq!(section.1.iter().map(|(key, _)| *key).collect::<Vec<_>>(), tested);
+    }
 
     #[test]
     fn invalid_values_are_refused_with_their_place() {

@@ -232,7 +232,8 @@ fn every_key_takes_its_natural_value_from_the_environment() {
             Err(refused) => panic!("{name}={text}: {refused}"),
         }
     }
-    for (section, keys) in CONFIG_KEYS {
+    // `meetings.rs` has a table of its own.
+    for (section, keys) in CONFIG_KEYS.iter().filter(|(section, _)| *section != "meetings") {
         for (key, _) in *keys {
             let name = format!("{section}.{key}");
             assert!(table.iter().any(|(key, ..)| *key == name), "{name} is not tested here");

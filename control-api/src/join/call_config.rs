@@ -30,6 +30,9 @@ use crate::store::{self, json_record};
 /// Name of the tool that ends the call. A tool of the agent with this name takes precedence.
 const END_CALL_TOOL: &str = "end_call";
 
+/// Frames per second of a meeting's page: services capture no more.
+const MEETING_FRAME_RATE: u32 = 15;
+
 /// Builds the call configuration of a conversation.
 pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConfig> {
     let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
@@ -92,7 +95,10 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         tts: choices.tts,
         avatar: AvatarChoice {
             avatar_key_id,
-            frame_rate: number(Some(&avatar.frame_rate)).unwrap_or(25.0) as u32,
+            frame_rate: match &meeting {
+                Some(_) => MEETING_FRAME_RATE,
+                None => number(Some(&avatar.frame_rate)).unwrap_or(25.0) as u32,
+            },
         },
         pose_set,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),

@@ -250,7 +250,7 @@ Priya: I asked Monica about the water yesterday. | 3.4
 Priya: She said that the pipes are old. | 2.0
 Maria: Then we have to call the plumber before summer. | 3.2
 Tom: He can come on Tuesday or on Friday. | 2.4
-Priya: When does the summer begin this year, Monica? | 11.0 | The summer begins on June twenty first.
+Priya: When does the summer begin this year, Monica? | 11.0 | It begins on June twenty first.
 Tom: Then Friday is early enough. | 1.2
 Maria: Thank you all, this was a good start. | 3.4
 """)
