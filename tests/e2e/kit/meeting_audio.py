@@ -263,7 +263,7 @@ Priya: Last year almost ninety people came. | 5.6
 Tom: And the food was gone after an hour. | 2.8
 Maria: We need more tables and more chairs. | 4.6
 Tom: The school can lend us thirty chairs. | 4.4
-Maria: Okay Monica, how many chairs are missing? | 11.0 | Sixty chairs are missing.
+Maria: Monica, how many chairs are missing? | 11.0 | Sixty chairs are missing.
 Priya: My brother has a van, he can carry them. | 1.4
 Tom: That helps a lot. | 5.6
 Maria: What about music? | 2.8
@@ -281,7 +281,7 @@ Maria: Do we want to sell tickets at all? | 5.6
 Tom: Two dollars for everyone above twelve. | 2.8
 Priya: And children come in for free. | 4.6
 Maria: I will write that down. | 4.4
-Maria: Okay Monica, who won the quiz last year? | 11.0 | The green team won the quiz last year.
+Maria: Who won the quiz last year, Monica? | 11.0 | The green team won the quiz last year.
 Tom: They were lucky with the last question. | 1.4
 Priya: The questions were written by a teacher. | 5.6
 Maria: She told me that Monica knew all of them. | 2.8
@@ -296,7 +296,7 @@ Tom: The letters could be larger. | 4.4
 Tom: Monica, how many weeks are left? | 11.0 | Five weeks are left until the party.
 Priya: That is not much time. | 1.4
 Maria: We wrote to Monica and to the mayor last week. | 5.6
-Tom: Monica, did the mayor answer the letter? | 11.0 | The mayor answered it with a yes.
+Tom: What did the mayor answer, Monica? | 11.0 | The mayor answered it with a yes.
 Maria: He will open the party with a short speech. | 2.8
 Priya: A very short one, I hope. | 4.6
 Maria: What did the mayor drink last time, Monica? | 11.0 | The mayor drank apple juice.
