@@ -51,7 +51,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
     lines.push(check_storage(&config)?);
-    lines.extend(check_meetings(&config));
+    lines.push(check_meetings(&config));
     lines.extend(failed_events_result(count_failed_events(&config)?));
     if json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -110,8 +110,8 @@ fn check_storage(config: &crate::config::Config) -> Result<CheckResult, CommandE
     Ok(check_result("storage", "files", ready, config.storage.url.is_some(), detail))
 }
 
-/// Whether agents can join external meetings with the operator's account, if there is one.
-fn check_meetings(config: &crate::config::Config) -> Option<CheckResult> {
+/// Whether agents can join external meetings with the operator's account.
+fn check_meetings(config: &crate::config::Config) -> CheckResult {
     let meetings = config.meetings.config();
     let check = control_api::check_meetings::MeetingsCheck {
         config: &meetings,
@@ -120,8 +120,13 @@ fn check_meetings(config: &crate::config::Config) -> Option<CheckResult> {
         tokens_key: config.server.tokens_key.as_ref(),
     };
     match check.report() {
-        Ok(report) => report.map(|detail| check_result("meetings", "http", true, true, detail)),
-        Err(reason) => Some(check_result("meetings", "http", false, true, reason)),
+        Ok(Some(detail)) => check_result("meetings", "http", true, true, detail),
+        Ok(None) => {
+            let detail = "no meetings.provider: only workspaces with a key of a meeting service \
+                          send agents into meetings";
+            check_result("meetings", "http", false, false, detail.into())
+        }
+        Err(reason) => check_result("meetings", "http", false, true, reason),
     }
 }
 

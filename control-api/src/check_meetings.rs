@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::config::MeetingsConfig;
 use crate::meeting_services::{MediaMode, SERVICES, media_mode};
 use crate::secret_key::SecretKey;
@@ -28,6 +31,13 @@ impl MeetingsCheck<'_> {
     /// Why they do not, in one sentence.
     pub fn report(&self) -> Result<Option<String>, String> {
         let Some(name) = &self.config.provider else { return Ok(None) };
+        if let Some(secret) = &self.config.webhook_secret
+            && !is_secret(secret)
+        {
+            return Err(
+                "meetings.webhook_secret is not in base64: no webhook would be accepted".into()
+            );
+        }
         let known = SERVICES.into_iter().find(|(known, _)| known == name);
         let Some((provider, display_name)) = known else {
             return Err(format!("\"{name}\" is not a meeting service"));
@@ -86,6 +96,12 @@ impl MeetingsCheck<'_> {
     }
 }
 
+/// Whether a secret of webhooks can be decoded.
+fn is_secret(secret: &str) -> bool {
+    let secret = secret.trim();
+    STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +127,8 @@ mod tests {
             report(config, Some("https://here.example")).unwrap().unwrap()
         };
         assert!(text(&attendee).contains("its status is polled"));
+        let wrong = config(Some("attendee"), Some("not base64"));
+        assert!(report(&wrong, Some("https://here.example")).unwrap_err().contains("base64"));
         let baas = text(&config(Some("meetingbaas"), Some("whsec_AAAA")));
         assert!(baas.contains("does not report who") && baas.contains("first start"), "{baas}");
     }

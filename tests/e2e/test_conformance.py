@@ -629,6 +629,10 @@ def test_access_of_each_operation(store_run, credentials, method, path, about):
             assert ask(bearer=credentials["another"]).status == 401, "another conversation's token"
         assert ask(bearer=credentials["token"]).status not in (401, 403, 405)
         assert ask(query=f"?token={credentials['token']}").status not in (401, 403, 405)
+    elif path == "/v1/meetings/webhook/{token}":
+        # The signature of the service is the authentication, and no key replaces it.
+        for key in (None, credentials["right"]):
+            assert ask(key=key).status == 401
     else:
         assert ask().status not in (401, 405), "it needs none, or this machine needs none"
 

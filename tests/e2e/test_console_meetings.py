@@ -319,10 +319,10 @@ def test_each_end_has_its_words(open_meeting):
         shown = page.locator(".meeting .note").is_visible()
         assert shown == (detail == "service_error"), text
         page.click("role=tab[name=Details]")
-        facts = page.inner_text("[role=tabpanel] .facts")
-        assert re.search(f"Status in the meeting\\s+{re.escape(text)}\n", facts), facts
-        assert re.search("Name in the meeting\\s+Clara Müller", facts), facts
-        assert "Caller" not in facts
+        rows = page.inner_text("[role=tabpanel] dl")
+        assert re.search(f"Status in the meeting\\s+{re.escape(text)}\n", rows), rows
+        assert re.search("Name in the meeting\\s+Clara Müller", rows), rows
+        assert "Caller" not in rows
         meeting.console_page.navigate("keys")
 
 

@@ -16,6 +16,7 @@ from kit.meeting_server import (
     credential,
 )
 from kit.meeting_services import WRONG
+from kit.polling import wait_until
 from kit.typed_call import create_typed_agent
 
 #: Names of the services.
@@ -219,6 +220,18 @@ def test_a_service_that_refuses_leaves_an_ended_conversation(attendee, agent, st
     visit.wait_for_release()
 
 
+@pytest.mark.parametrize("answer", [(201, "<html>"), (0, None), (500, None)])
+def test_a_bot_that_was_created_without_a_valid_answer_is_removed(attendee, agent, answer):
+    attendee.service.fail_create(*answer, performs=True)
+    sent = attendee.send(agent, meeting_url="https://zoom.us/j/5550000002")
+    assert sent.status == 502, sent
+    bot = attendee.service.wait_for_bot()
+    # Its webhooks say that it exists.
+    bot.enter_lobby()
+    wait_until(lambda: bot.is_over, attendee.service.describe, 60)
+    assert bot.left_by_request
+
+
 def test_a_service_without_an_answer_does_not_hang_the_request(attendee, agent):
     attendee.service.fail_create(None)
     started = time.monotonic()
@@ -252,6 +265,7 @@ def test_an_agent_is_in_a_meeting_once_unless_the_request_says_otherwise(attende
         ("meeting_url", "https://meet.google.com/"),
         ("meeting_url", "https://user:secret@zoom.us/j/1234567890"),
         ("meeting_url", "http://zoom.us/j/1234567890"),
+        ("meeting_url", "https://zoom.us\\@evil.example/j/1234567890"),
         ("user_name", "\U0001f600"),
         ("user_name", ""),
         ("user_id", ""),
@@ -272,6 +286,29 @@ def test_a_removal_is_tried_until_the_service_answers(attendee, agent):
     assert visit.delete().status == 200
     visit.wait_for_release()
     assert len(attendee.service.requests_of("leave")) >= 3
+
+
+def test_an_answer_of_a_proxy_ends_no_meeting(start_meetings):
+    meetings = start_meetings("proxy", "attendee", webhooks=False)
+    visit = meetings.join(create_typed_agent(meetings.server))
+    meetings.service.fail_get(404, "404 page not found", times=2)
+    visit.bot.enter_lobby()
+    visit.wait(meeting_status="waiting_room", status="STARTED")
+    assert len(meetings.service.requests_of("get")) >= 3
+    meetings.service.fail_leave(404, "404 page not found", times=2)
+    assert visit.delete().status == 200
+    visit.wait_for_release()
+    assert visit.bot.left_by_request
+
+
+def test_links_of_an_error_are_not_repeated(attendee, agent):
+    body = {"error": f"'{ZOOM}' is not a valid link"}
+    attendee.service.fail_create(400, body)
+    assert attendee.send(agent, meeting_url=ZOOM).status == 502
+    [listed] = attendee.server.request("GET", "/v1/ext/conversation?perpage=1").json()
+    [warning] = attendee.server.get_conversation(listed["id"])["warnings"]
+    assert "'(link)' is not a valid link" in warning
+    assert "pwd=secret" not in attendee.server.log_tail(1000)
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
@@ -326,14 +363,21 @@ def test_each_service_works_with_an_account_of_the_workspace(attendee, start_ser
         visit.bot.admit()
         visit.wait(meeting_status="in_call")
         visit.bot.remove()
-        record = visit.wait(status="ENDED")
-        assert (record["end_reason"], record["meeting_detail"]) == ("meeting_ended", "removed")
+        record = visit.wait(status="ENDED", meeting_detail="removed")
+        assert record["end_reason"] == "meeting_ended"
         visit.wait_for_release()
         denied = visits.join(create_typed_agent(workspace))
         denied.bot.deny()
-        assert denied.wait(status="ENDED")["meeting_detail"] == "denied"
+        denied.wait(status="ENDED", meeting_detail="denied")
         left = visits.join(create_typed_agent(workspace))
         left.bot.admit()
+        # Without the account, nothing could remove the bot.
+        path = f"/v1/ext/credentials/{provider}"
+        for refused in (
+            workspace.request("DELETE", path),
+            workspace.request("PUT", path, {"token": "k", "url": "https://other.example"}),
+        ):
+            assert refused.status == 409, refused
         assert left.delete().status == 200
         left.wait_for_release()
         assert left.bot.left_by_request

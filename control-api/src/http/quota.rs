@@ -110,3 +110,22 @@ pub(crate) async fn reserve_call(state: &AppState, row: &Row) -> Result<bool, Ap
         ApiError::NoCapacity("the workspace is full: its call limit is reached".into())
     })
 }
+
+/// Refuses an agent for a meeting in which its call could not start. Agents that are on their way
+/// to a meeting count, too.
+pub(crate) async fn ensure_room_for_meeting(
+    state: &AppState,
+    workspace: &str,
+) -> Result<(), ApiError> {
+    let max = state.config.limits.workspace_calls as usize;
+    if max == 0 {
+        return Ok(());
+    }
+    let running = state.store.running_conversations_of(workspace).await?.len();
+    if running + state.store.meetings_to_join(workspace).await? >= max {
+        return Err(ApiError::NoCapacity(
+            "the workspace is full: its call limit is reached".into(),
+        ));
+    }
+    Ok(())
+}

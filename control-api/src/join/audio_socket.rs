@@ -1,10 +1,11 @@
 //! `/meet/{conversation_id}/audio?token=…`: the WebSocket over which a meeting service exchanges the
 //! audio of a meeting, for services that open no page.
 //!
-//! The first audio, or the report that the agent is in the meeting, starts the call: nobody hears a
-//! greeting before. A lost socket is a lost connection of the call, which waits for the next one.
+//! The report that the agent is in the meeting starts the call: nobody hears a greeting before. A
+//! lost socket is a lost connection of the call, which waits for the next one. So is a socket on
+//! which nothing arrives.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +26,11 @@ use crate::error::{ApiError, Resource};
 use crate::http::extract::Path;
 use crate::http::peer::Peer;
 use crate::http::websocket::{WebSocket, WebSocketUpgrade};
+use crate::join::audio_names::Names;
 use crate::join::offers::{self, find_joinable};
 use crate::join::signaling::verify_token_for;
-use crate::meeting_services::MediaMode;
 use crate::meeting_services::audio::{self, AudioCodec, AudioEvent, Framer, Mixer};
+use crate::meeting_services::{MediaMode, person_name};
 use crate::resources::meetings::Accounts;
 use crate::resources::meetings::settings::MeetingSettings;
 use crate::state::AppState;
@@ -40,14 +42,15 @@ use crate::store::conversation::Row;
 const BLOCK: Duration = Duration::from_millis(20);
 /// How often the meeting's status is read before the call starts.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the names of people are asked for, while one is not known.
-const NAMES_INTERVAL: Duration = Duration::from_secs(10);
 /// Time within which a message must leave. A socket that takes nothing is dead.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// A socket that sends nothing for this time is dead. Services send audio all the time, or ping.
+/// How often this server pings. Each WebSocket library answers by itself.
+const PING_INTERVAL: Duration = Duration::from_millis(1_500);
+/// While nothing arrives for this time, neither audio nor the answer to a ping, the socket counts as
+/// lost.
+const STALL_TIMEOUT: Duration = Duration::from_secs(4);
+/// After this time without anything it is closed.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
-/// How often this server pings.
-const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/meet/{conversation_id}/audio", get(open))
@@ -91,10 +94,7 @@ struct Exchange {
     codec: Box<dyn AudioCodec>,
     mixer: Mixer,
     framer: Framer,
-    names: BTreeMap<String, String>,
-    /// People without a name, who are not asked for all the time.
-    unknown: HashSet<String>,
-    names_read_at: Option<Instant>,
+    names: Names,
 }
 
 impl Exchange {
@@ -106,18 +106,16 @@ impl Exchange {
             mixer: Mixer::new(codec.input_rate()),
             framer: Framer::new(codec.output_rate()),
             codec,
-            names: BTreeMap::new(),
-            unknown: HashSet::new(),
-            names_read_at: None,
+            names: Names::default(),
         }
     }
 
     /// Serves the socket until it or the call ends.
     async fn run(mut self, mut socket: WebSocket) -> Result<(), String> {
-        let mut line: Option<Box<dyn AudioLine>> = None;
+        let mut line: Option<TrackedLine> = None;
         let mut blocks = interval(BLOCK);
         blocks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let (mut is_audible, mut heard_at) = (false, Instant::now());
+        let (mut heard_at, mut is_stalled) = (Instant::now(), false);
         let (mut status_at, mut ping_at) = (Instant::now(), Instant::now() + PING_INTERVAL);
         let (mut heard, mut spoken) = (Vec::new(), Vec::new());
         loop {
@@ -129,14 +127,20 @@ impl Exchange {
                         Some(Err(error)) => return Err(error.to_string()),
                     };
                     heard_at = Instant::now();
+                    if std::mem::take(&mut is_stalled) {
+                        line.iter_mut().for_each(|line| line.is_noted = false);
+                        self.report_gap().await;
+                    }
                     for event in self.codec.decode(&message) {
                         match event {
                             AudioEvent::Samples { voice, samples } => {
-                                is_audible = true;
                                 self.mixer.push(&voice, &samples);
                             }
                             AudioEvent::Speaker { name, is_speaking } => {
-                                self.report_speaker(name, is_speaking).await;
+                                if let Some(name) = person_name(&name) {
+                                    let age_ms = 0;
+                                    self.send(Command::Speaker { name, is_speaking, age_ms }).await;
+                                }
                             }
                         }
                     }
@@ -144,8 +148,19 @@ impl Exchange {
                 now = blocks.tick() => {
                     heard.clear();
                     spoken.clear();
-                    let changes = self.mixer.mix(&mut heard);
-                    if let Some(line) = &mut line {
+                    for (voice, is_speaking) in self.mixer.mix(&mut heard) {
+                        self.names.note(now, voice, is_speaking);
+                    }
+                    if let Some(line) = &mut line
+                        && !is_stalled
+                        && heard_at.elapsed() >= STALL_TIMEOUT
+                    {
+                        (is_stalled, line.is_noted) = (true, true);
+                        self.state.meetings.insert_lost_socket(self.id, heard_at.into_std());
+                    }
+                    if is_stalled {
+                        // The call waits, as it does for a lost connection.
+                    } else if let Some(line) = &mut line {
                         if !line.exchange(&heard, &mut spoken) {
                             let _ = timeout(SEND_TIMEOUT, socket.close(None)).await;
                             return Ok(());
@@ -154,15 +169,10 @@ impl Exchange {
                         while let Some(frame) = self.framer.pop(Instant::now()) {
                             send(&mut socket, self.codec.encode(&frame)).await?;
                         }
-                        for (voice, is_speaking) in changes {
-                            self.report_voice(&voice, is_speaking).await;
-                        }
-                    } else {
-                        if now >= status_at {
-                            status_at = now + STATUS_INTERVAL;
-                            is_audible |= self.is_in_call().await;
-                        }
-                        if is_audible {
+                        self.report_voices(now).await;
+                    } else if now >= status_at {
+                        status_at = now + STATUS_INTERVAL;
+                        if self.is_in_call().await {
                             line = Some(self.join().await?);
                         }
                     }
@@ -184,20 +194,15 @@ impl Exchange {
     }
 
     /// Starts the call, or moves it to this socket.
-    async fn join(&self) -> Result<Box<dyn AudioLine>, String> {
+    async fn join(&self) -> Result<TrackedLine, String> {
         let (state, id) = (&self.state, self.id);
-        let lost_since = state.meetings.take_lost_socket(id);
         let rates = (self.codec.input_rate(), self.codec.output_rate());
         let line = offers::open_audio(state, &self.row, rates)
             .await
             .map_err(|error| format!("{error:?}"))?;
-        if let Some(since) = lost_since {
-            let seconds = since.elapsed().as_secs_f64();
-            let text = format!("The audio of the meeting was interrupted for {seconds:.1} s.");
-            self.send(Command::Emit { event: Box::new(Event::Warning { text }) }).await;
-        }
+        self.report_gap().await;
         let meetings = Arc::clone(&state.meetings);
-        Ok(Box::new(TrackedLine { line, id, meetings, is_over: false }))
+        Ok(TrackedLine { line, id, meetings, is_over: false, is_noted: false })
     }
 
     async fn send(&self, command: Command) {
@@ -206,55 +211,50 @@ impl Exchange {
         }
     }
 
-    async fn report_speaker(&self, name: String, is_speaking: bool) {
-        if !name.trim().is_empty() {
-            self.send(Command::Speaker { name, is_speaking, age_ms: 0 }).await;
+    /// Adds a warning about the time without a socket, if there was one.
+    async fn report_gap(&self) {
+        if let Some(since) = self.state.meetings.take_lost_socket(self.id) {
+            let seconds = since.elapsed().as_secs_f64();
+            let text = format!("The audio of the meeting was interrupted for {seconds:.1} s.");
+            self.send(Command::Emit { event: Box::new(Event::Warning { text }) }).await;
         }
     }
 
-    /// Reports the person whose voice it is, if the name is known.
-    async fn report_voice(&mut self, voice: &str, is_speaking: bool) {
-        if !self.names.contains_key(voice) && self.unknown.insert(voice.to_owned()) {
-            self.read_names().await;
-        }
-        if let Some(name) = self.names.get(voice) {
-            self.report_speaker(name.clone(), is_speaking).await;
-        }
-    }
-
-    /// Reads the names of all people: those that webhooks have reported, and those that the service
-    /// knows.
-    async fn read_names(&mut self) {
-        if self.names_read_at.is_some_and(|at| at.elapsed() < NAMES_INTERVAL) {
-            return;
-        }
-        self.names_read_at = Some(Instant::now());
-        self.unknown.clear();
-        match self.find_names().await {
-            Ok(names) => self.names.extend(names),
-            Err(error) => {
-                tracing::warn!(conversation = %self.id, %error, "cannot read who is in a meeting");
-            }
-        }
-    }
-
-    async fn find_names(&self) -> store::Result<BTreeMap<String, String>> {
-        let Some(meeting) = self.state.store.meeting(&self.row.id).await? else {
-            return Ok(BTreeMap::new());
+    /// Reports the people whose voices started or stopped, as far as their names are known.
+    async fn report_voices(&mut self, now: Instant) {
+        self.names.receive().await;
+        let (state, id) = (&self.state, &self.row.id);
+        let ask = || {
+            let (state, id) = (Arc::clone(state), id.clone());
+            tokio::spawn(async move {
+                find_names(&state, &id).await.unwrap_or_else(|error| {
+                    tracing::warn!(conversation = %id, %error, "cannot read who is in a meeting");
+                    BTreeMap::new()
+                })
+            })
         };
-        let mut names = meeting.people();
-        if let Some((provider, service)) = Accounts::of(&self.state).of_bot(&meeting).await? {
-            match service.participants(&meeting.bot).await {
-                Ok(found) => names.extend(found),
-                Err(error) => {
-                    self.state.meetings.count_failed_request(provider);
-                    tracing::warn!(conversation = %self.id, %error, "cannot read who is in a meeting");
-                }
+        for report in self.names.reports(now, ask) {
+            self.send(report).await;
+        }
+    }
+}
+
+/// The names of all people: those that webhooks have reported, and those that the service knows.
+async fn find_names(state: &AppState, id: &str) -> store::Result<BTreeMap<String, String>> {
+    let Some(meeting) = state.store.meeting(id).await? else { return Ok(BTreeMap::new()) };
+    let people = meeting.people().into_iter().map(|(voice, person)| (voice, person.name));
+    let mut names: BTreeMap<String, String> = people.collect();
+    if let Some((provider, service)) = Accounts::of(state).of_bot(&meeting).await? {
+        match service.participants(&meeting.bot).await {
+            Ok(found) => names.extend(found),
+            Err(error) => {
+                state.meetings.count_failed_request(provider);
+                tracing::warn!(conversation = id, %error, "cannot read who is in a meeting");
             }
         }
-        names.retain(|_, name| !name.trim().is_empty());
-        Ok(names)
     }
+    names.retain(|_, name| !name.is_empty());
+    Ok(names)
 }
 
 async fn send(socket: &mut WebSocket, message: Message) -> Result<(), String> {
@@ -269,11 +269,13 @@ struct TrackedLine {
     line: Box<dyn AudioLine>,
     id: ConversationId,
     meetings: Arc<Meetings>,
-    /// The call has ended.
+    /// The call has ended, or goes on with another line.
     is_over: bool,
+    /// The loss is known already.
+    is_noted: bool,
 }
 
-impl AudioLine for TrackedLine {
+impl TrackedLine {
     fn exchange(&mut self, heard: &[i16], spoken: &mut Vec<i16>) -> bool {
         self.is_over = !self.line.exchange(heard, spoken);
         !self.is_over
@@ -282,8 +284,8 @@ impl AudioLine for TrackedLine {
 
 impl Drop for TrackedLine {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.meetings.insert_lost_socket(self.id);
+        if !self.is_over && !self.is_noted {
+            self.meetings.insert_lost_socket(self.id, std::time::Instant::now());
         }
     }
 }

@@ -62,8 +62,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     );
     let meeting = MeetingSettings::of_row(row)?;
     if let Some(meeting) = &meeting {
-        let names = [&meeting.name, &row.agent_name];
-        let rules = meeting.participation(names, turn.get("meeting"));
+        let rules = meeting.participation(turn.get("meeting"));
         turn_config.participation = Some(rules.map_err(|e| corrupt(&e.to_string()))?);
         turn_config.max_call_duration = turn_config
             .max_call_duration
@@ -82,7 +81,7 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
     let mut choices = model_choices::of_avatar(&avatar.config, avatar_secrets, &account);
     if let Some(meeting) = &meeting {
         // What addresses the agent must be recognized.
-        let words = [Some(&meeting.name), Some(&row.agent_name), meeting.wake_phrase.as_ref()];
+        let words = [Some(&meeting.name), meeting.wake_phrase.as_ref()];
         add_keyterms(&mut choices.stt, &words);
     }
     Ok(CallConfig {

@@ -2,6 +2,7 @@
 //! the configuration of the call that the engine receives.
 
 pub(crate) mod about;
+mod audio_names;
 pub(crate) mod audio_socket;
 pub(crate) mod call_config;
 pub(crate) mod embed;

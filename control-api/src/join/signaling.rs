@@ -29,6 +29,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, patch, post};
+use conversation::event::MeetingStatus;
 use conversation::id::ConversationId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,7 @@ use crate::http::security_headers::call_span;
 use crate::join::offers::{find_joinable, submit_offer};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
+use crate::store::conversation::{Row, STARTED};
 
 /// Maximum size of a session description, bytes. The largest one observed has 10 kB.
 const MAX_SDP_BYTES: usize = 64 << 10;
@@ -156,12 +158,25 @@ async fn whip_offer(
     let sdp = String::from_utf8(sdp.to_vec())
         .map_err(|_| ApiError::BadRequest("bad SDP: it is not text".into()))?;
     let call = find_joinable(&state, &claims).await?;
+    ensure_in_meeting(&state, &call.row).await?;
     let accepted = submit_offer(&state, call, peer, (sdp, None, false)).await?;
     let headers = [
         (header::CONTENT_TYPE, "application/sdp".to_owned()),
         (header::LOCATION, format!("/rtc/{}/{}", claims.sub, accepted.connection)),
     ];
     Ok((StatusCode::CREATED, headers, accepted.answer).into_response())
+}
+
+/// Refuses the page of a meeting that the agent has not entered: nobody would hear its greeting.
+async fn ensure_in_meeting(state: &AppState, row: &Row) -> Result<(), ApiError> {
+    if row.meeting.is_none() || row.status != STARTED {
+        return Ok(());
+    }
+    let meeting = state.store.meeting(&row.id).await?;
+    match meeting.is_some_and(|meeting| meeting.status() == MeetingStatus::InCall) {
+        true => Ok(()),
+        false => Err(ApiError::NoCapacity("the agent is not in the meeting yet".into())),
+    }
 }
 
 /// Candidates are not needed: the engine learns the client's address from its connectivity checks.

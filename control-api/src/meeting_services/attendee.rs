@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::{
     BotOrder, Detail, Fields, MediaMode, MeetingService, Report, ServiceAccount, ServiceError,
-    ServiceResult, Webhook, WebhookError, metadata, signatures,
+    ServiceResult, Webhook, WebhookError, metadata, person_name, signatures,
 };
-use crate::clock::Micros;
+use crate::clock;
 
 /// Its cloud.
 const DEFAULT_URL: &str = "https://app.attendee.dev";
@@ -42,7 +42,7 @@ impl Attendee {
 
 /// The body of the request that creates a bot. Nothing is recorded or transcribed at the service.
 fn create_body(order: &BotOrder) -> Value {
-    let stay = order.max_duration.as_secs();
+    let stay = order.max_duration.as_secs().max(1);
     let mut body = json!({
         "meeting_url": order.link,
         "bot_name": order.name,
@@ -194,11 +194,11 @@ fn read_reports(trigger: &str, data: Value) -> Result<Vec<Report>, WebhookError>
         "participant_events.join_leave" | "participant_events.speech_start_stop" => {
             let event: ParticipantEvent = serde_json::from_value(data).map_err(malformed)?;
             let id = event.participant_uuid;
-            let name = event.participant_name.filter(|name| !name.trim().is_empty());
-            let at = event.timestamp_ms.map_or_else(crate::clock::now, |ms| ms * 1_000 as Micros);
+            let name = event.participant_name.as_deref().and_then(person_name);
+            let at = event.timestamp_ms.map_or_else(clock::now, |ms| ms.saturating_mul(1_000));
             match event.event_type.as_str() {
-                "join" => Some(Report::Joined { id, name: name.unwrap_or_default() }),
-                "leave" => Some(Report::Left { id }),
+                "join" => Some(Report::Joined { id, name: name.unwrap_or_default(), at }),
+                "leave" => Some(Report::Left { id, at }),
                 "speech_start" => name.map(|name| Report::Speaker { name, is_speaking: true, at }),
                 "speech_stop" => name.map(|name| Report::Speaker { name, is_speaking: false, at }),
                 _ => None,
@@ -259,7 +259,8 @@ impl MeetingService for Attendee {
             let list = answer.get("results").cloned().unwrap_or(answer);
             let people: Vec<Participant> = serde_json::from_value(list)
                 .map_err(|_| ServiceError::Malformed("it has no participants"))?;
-            let named = people.into_iter().filter_map(|one| Some((one.uuid?, one.name?)));
+            let named =
+                people.into_iter().filter_map(|one| Some((one.uuid?, person_name(&one.name?)?)));
             Ok(named.collect())
         })
     }
@@ -354,8 +355,8 @@ mod tests {
             read_reports("participant_events.speech_start_stop", data).unwrap()
         };
         let name = || "Maria".to_owned();
-        assert_eq!(event("join"), [Report::Joined { id: "u".into(), name: name() }]);
-        assert_eq!(event("leave"), [Report::Left { id: "u".into() }]);
+        assert_eq!(event("join"), [Report::Joined { id: "u".into(), name: name(), at: 1_700_000 }]);
+        assert_eq!(event("leave"), [Report::Left { id: "u".into(), at: 1_700_000 }]);
         let speaks = |is_speaking| [Report::Speaker { name: name(), is_speaking, at: 1_700_000 }];
         assert_eq!(event("speech_start"), speaks(true));
         assert_eq!(event("speech_stop"), speaks(false));

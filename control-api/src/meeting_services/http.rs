@@ -60,7 +60,8 @@ impl Api {
         match status {
             200..=299 if body.bytes.is_empty() => Ok(Value::Null),
             200..=299 => answer.ok_or(ServiceError::Malformed("it is not JSON")),
-            404 => Err(ServiceError::NotFound),
+            // A proxy in front of a service that restarts answers without JSON.
+            404 if answer.is_some() => Err(ServiceError::NotFound),
             _ => Err(ServiceError::Refused { status, reason: self.reason(answer.as_ref()) }),
         }
     }
@@ -75,6 +76,40 @@ impl Api {
         let text = texts.map_or_else(|| answer.to_string(), str::to_owned);
         let secret = self.key.rsplit(' ').next().unwrap_or_default();
         let text = if secret.is_empty() { text } else { text.replace(secret, "***") };
+        let text = without_links(&text);
         text.chars().filter(|c| !c.is_control()).take(MAX_REASON_CHARS).collect()
+    }
+}
+
+/// The text without its links, which may contain passwords and tokens.
+fn without_links(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (before, after) = rest.split_at(at);
+        let scheme = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric()).len();
+        shown.push_str(&before[..scheme]);
+        shown.push_str("(link)");
+        let end = after.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '<' | '>'));
+        rest = &after[end.unwrap_or(after.len())..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_not_repeated() {
+        for (text, expected) in [
+            ("no link", "no link"),
+            ("'https://zoom.us/j/1?pwd=secret' is not valid", "'(link)' is not valid"),
+            ("wss://a/b?token=secret", "(link)"),
+            ("a \"http://b\" and wss://c: d", "a \"(link)\" and (link) d"),
+        ] {
+            assert_eq!(without_links(text), expected);
+        }
     }
 }

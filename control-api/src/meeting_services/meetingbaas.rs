@@ -1,5 +1,6 @@
 //! MeetingBaaS v2. It has no page: media go through the socket, and there is no video.
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::HeaderMap;
 use conversation::event::MeetingStatus;
 use futures_util::future::BoxFuture;
@@ -25,6 +26,7 @@ const MAX_SILENCE_SECONDS: u64 = 1_800;
 pub(super) struct MeetingBaas {
     api: Api,
     webhook_secret: Option<String>,
+    callback_secret: String,
 }
 
 impl MeetingBaas {
@@ -34,13 +36,14 @@ impl MeetingBaas {
         Self {
             api: Api::new(http_client, base, "x-meeting-baas-api-key", key),
             webhook_secret: account.webhook_secret.clone(),
+            callback_secret: account.callback_secret.clone(),
         }
     }
 }
 
 /// The body of the request that creates a bot. Only the socket's audio is used; no video is
 /// recorded, and the data are deleted after the meeting.
-fn create_body(order: &BotOrder) -> Value {
+fn create_body(order: &BotOrder, callback_secret: &str) -> Value {
     let (min, max) = WAITING_ROOM_LIMITS;
     let mut body = json!({
         "meeting_url": order.link,
@@ -56,6 +59,13 @@ fn create_body(order: &BotOrder) -> Value {
         // Other agents may be there. The same one is refused before.
         "allow_multiple_bots": true,
         "extra": metadata(order),
+        // The cause of a failure, which the status does not contain.
+        "callback_enabled": true,
+        "callback_config": {
+            "url": order.callback_url,
+            "method": "POST",
+            "secret": callback_secret,
+        },
         "timeout_config": {
             "waiting_room_timeout": order.lobby_timeout.as_secs().clamp(min, max),
             "silence_timeout": MAX_SILENCE_SECONDS,
@@ -149,7 +159,8 @@ impl WebhookData {
 impl MeetingService for MeetingBaas {
     fn create<'a>(&'a self, order: &'a BotOrder) -> BoxFuture<'a, ServiceResult<String>> {
         Box::pin(async {
-            let answer = self.api.post("/v2/bots", &create_body(order)).await?;
+            let answer =
+                self.api.post("/v2/bots", &create_body(order, &self.callback_secret)).await?;
             let id = answer.pointer("/data/bot_id").and_then(Value::as_str);
             let id = id.filter(|id| !id.is_empty());
             id.map(str::to_owned).ok_or(ServiceError::Malformed("it has no id"))
@@ -198,9 +209,15 @@ impl MeetingService for MeetingBaas {
         body: &[u8],
         now: i64,
     ) -> Result<Webhook, WebhookError> {
-        let secret = self.webhook_secret.as_deref().ok_or(WebhookError::Unsigned)?;
-        if !signatures::verify_standard(secret, headers, body, now) {
-            return Err(WebhookError::Unsigned);
+        if let Some(secret) = headers.get("x-mb-secret") {
+            // Of a callback.
+            verify_slices_are_equal(secret.as_bytes(), self.callback_secret.as_bytes())
+                .map_err(|_| WebhookError::Unsigned)?;
+        } else {
+            let secret = self.webhook_secret.as_deref().ok_or(WebhookError::Unsigned)?;
+            if !signatures::verify_standard(secret, headers, body, now) {
+                return Err(WebhookError::Unsigned);
+            }
         }
         let WebhookBody { event, data } =
             serde_json::from_slice(body).map_err(|_| WebhookError::Malformed)?;
@@ -265,8 +282,9 @@ mod tests {
             lobby_timeout: std::time::Duration::from_secs(60),
             ..test_order()
         };
-        let body = create_body(&order);
+        let body = create_body(&order, "s");
         assert_eq!(body["recording_mode"], "audio_only");
+        assert_eq!(body["callback_config"]["secret"], "s");
         let streaming = &body["streaming_config"];
         assert_eq!(streaming["input_url"], streaming["output_url"]);
         assert_eq!(streaming["audio_frequency"], 24_000);

@@ -47,6 +47,8 @@ pub(crate) struct ServiceAccount {
     pub(crate) key: String,
     /// Verifies webhooks. Secret. `None` = no webhook is accepted.
     pub(crate) webhook_secret: Option<String>,
+    /// Repeated by the service in callbacks about single bots. Secret.
+    pub(crate) callback_secret: String,
 }
 
 /// A bot to create.
@@ -64,6 +66,8 @@ pub(crate) struct BotOrder {
     pub(crate) media_url: String,
     /// Where the service sends webhooks about this bot, if they can be verified.
     pub(crate) webhook_url: Option<String>,
+    /// The same for callbacks, which repeat [`ServiceAccount::callback_secret`].
+    pub(crate) callback_url: String,
     pub(crate) lobby_timeout: Duration,
     pub(crate) alone_timeout: Duration,
     /// Maximum time in the meeting.
@@ -159,10 +163,27 @@ pub(crate) enum Report {
     Joined {
         id: String,
         name: String,
+        /// Wall clock time.
+        at: Micros,
     },
     Left {
         id: String,
+        at: Micros,
     },
+}
+
+/// Maximum characters of a person's name. It reaches the language model and the transcript.
+const MAX_PERSON_CHARS: usize = 100;
+
+/// A person's name on one line, without control characters, and cut if it is long; `None` if
+/// nothing is left.
+pub(crate) fn person_name(name: &str) -> Option<String> {
+    let visible: String =
+        name.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }).collect();
+    let line = visible.split_whitespace().collect::<Vec<_>>().join(" ");
+    let cut: String = line.chars().take(MAX_PERSON_CHARS).collect();
+    let cut = cut.trim_end();
+    (!cut.is_empty()).then(|| cut.to_owned())
 }
 
 /// A verified webhook.
@@ -281,6 +302,7 @@ fn test_order() -> BotOrder {
         mode: MediaMode::Page,
         media_url: "https://here.example/meet/c#token=t".into(),
         webhook_url: Some("https://here.example/v1/meetings/webhook/w".into()),
+        callback_url: "https://here.example/v1/meetings/webhook/w".into(),
         lobby_timeout: Duration::from_secs(600),
         alone_timeout: Duration::from_secs(60),
         max_duration: Duration::from_secs(14_400),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::{
     BotOrder, Detail, Fields, MeetingService, Report, ServiceAccount, ServiceError, ServiceResult,
-    Webhook, WebhookError, metadata, signatures,
+    Webhook, WebhookError, metadata, person_name, signatures,
 };
 use crate::clock;
 
@@ -40,7 +40,7 @@ impl Recall {
 
 /// The body of the request that creates a bot.
 fn create_body(order: &BotOrder) -> Value {
-    let stay = order.max_duration.as_secs();
+    let stay = order.max_duration.as_secs().max(1);
     let lobby = order.lobby_timeout.as_secs();
     let mut body = json!({
         "meeting_url": order.link,
@@ -62,20 +62,20 @@ fn create_body(order: &BotOrder) -> Value {
             "recording_permission_denied_timeout": stay,
             "silence_detection": { "timeout": stay },
         },
+        // No video, which is the default, and nothing is stored.
+        "recording_config": { "video_mixed_mp4": null, "retention": null },
     });
     if let Some(url) = &order.webhook_url {
-        body["recording_config"] = json!({
-            "realtime_endpoints": [{
-                "type": "webhook",
-                "url": url,
-                "events": [
-                    "participant_events.join",
-                    "participant_events.leave",
-                    "participant_events.speech_on",
-                    "participant_events.speech_off",
-                ],
-            }],
-        });
+        body["recording_config"]["realtime_endpoints"] = json!([{
+            "type": "webhook",
+            "url": url,
+            "events": [
+                "participant_events.join",
+                "participant_events.leave",
+                "participant_events.speech_on",
+                "participant_events.speech_off",
+            ],
+        }]);
     }
     body
 }
@@ -90,7 +90,7 @@ fn read_code(code: &str, sub_code: &str) -> Option<Report> {
         | "recording_permission_allowed"
         | "recording_permission_denied" => MeetingStatus::InCall,
         "call_ended" => MeetingStatus::Left,
-        "done" | "recording_done" => MeetingStatus::Done,
+        "done" => MeetingStatus::Done,
         "fatal" => MeetingStatus::Error,
         _ => return None,
     };
@@ -185,13 +185,13 @@ fn read_participant(event: &str, data: Value) -> Result<Option<Report>, WebhookE
     let ParticipantData { participant, timestamp } =
         serde_json::from_value(data).map_err(|_| WebhookError::Malformed)?;
     let id = participant.id.as_str().map_or_else(|| participant.id.to_string(), str::to_owned);
-    let name = participant.name.filter(|name| !name.trim().is_empty());
+    let name = participant.name.as_deref().and_then(person_name);
     let at = timestamp.and_then(|time| clock::parse_timestamp(&time.absolute?));
     let at = at.unwrap_or_else(clock::now);
     let speaker = |is_speaking| name.clone().map(|name| Report::Speaker { name, is_speaking, at });
     Ok(match event {
-        "join" => Some(Report::Joined { id, name: name.unwrap_or_default() }),
-        "leave" => Some(Report::Left { id }),
+        "join" => Some(Report::Joined { id, name: name.unwrap_or_default(), at }),
+        "leave" => Some(Report::Left { id, at }),
         "speech_on" => speaker(true),
         "speech_off" => speaker(false),
         _ => None,
@@ -310,6 +310,8 @@ mod tests {
         let leave = &body["automatic_leave"];
         assert_eq!(leave["waiting_room_timeout"], 600);
         assert_eq!(leave["everyone_left_timeout"], json!({"timeout": 60, "activate_after": 0}));
+        assert_eq!(body["recording_config"]["video_mixed_mp4"], Value::Null);
+        assert_eq!(body["recording_config"].get("retention"), Some(&Value::Null));
         assert_eq!(body["recording_config"]["realtime_endpoints"][0]["type"], "webhook");
         assert!(body.get("automatic_video_output").is_none());
     }
@@ -362,8 +364,8 @@ mod tests {
             read_webhook_body(body.to_string().as_bytes()).unwrap().reports
         };
         let name = || "Maria".to_owned();
-        assert_eq!(read("join"), [Report::Joined { id: "7".into(), name: name() }]);
-        assert_eq!(read("leave"), [Report::Left { id: "7".into() }]);
+        assert_eq!(read("join"), [Report::Joined { id: "7".into(), name: name(), at: 1_500_000 }]);
+        assert_eq!(read("leave"), [Report::Left { id: "7".into(), at: 1_500_000 }]);
         let at = 1_500_000;
         assert_eq!(read("speech_on"), [Report::Speaker { name: name(), is_speaking: true, at }]);
         assert_eq!(read("speech_off"), [Report::Speaker { name: name(), is_speaking: false, at }]);

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 /// How far the time of a webhook may be from now, in seconds (Standard Webhooks).
-const MAX_AGE_SECONDS: i64 = 300;
+const MAX_AGE_SECONDS: u64 = 300;
 
 /// Verifies Attendee's header `X-Webhook-Signature`: the HMAC-SHA256, in base64, of the body
 /// serialized anew with sorted keys, without blanks, and without escapes for other scripts. The key
@@ -66,7 +66,8 @@ pub(super) fn verify_standard(secret: &str, headers: &HeaderMap, body: &[u8], no
     else {
         return false;
     };
-    let is_recent = time.parse::<i64>().is_ok_and(|at| (now - at).abs() <= MAX_AGE_SECONDS);
+    let age = |at: i64| now.checked_sub(at).map_or(u64::MAX, i64::unsigned_abs);
+    let is_recent = time.parse().is_ok_and(|at| age(at) <= MAX_AGE_SECONDS);
     let secret = secret.trim();
     let Ok(key) = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)) else {
         return false;

@@ -1,12 +1,16 @@
 //! Operations on the providers of models and on the keys for them, one row each.
 
-use super::operation::{DONE_RESPONSE, Operation, PROVIDERS, op};
+use super::operation::{Operation, PROVIDERS, op};
 
 const NOT_CONFIGURED: (u16, &str, &str) = (409, "Error", "The provider needs a key or an address");
 const FAILED: (u16, &str, &str) = (502, "NoCapacity", "The provider failed; with the reason");
 const NO_MODELS: (u16, &str, &str) = (503, "NoCapacity", "The server has no models");
 const LIMITED: (u16, &str, &str) =
     (429, "Error", "Too many samples and tests of this workspace, or requests with this key");
+
+/// The responses to a change of a key.
+const CREDENTIAL_RESPONSES: &[(u16, &str, &str)] =
+    &[(200, "Done", "Done"), (409, "Error", "Agents are in meetings with this account")];
 
 /// All rows of this file.
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -67,11 +71,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "put",
         "/v1/ext/credentials/{name}",
         "Store the key of a vendor or service; agents without a key of their own use it",
-        DONE_RESPONSE,
+        CREDENTIAL_RESPONSES,
     )
     .json_body("CredentialBody")
     .not_found_message()
     .workspace_limited(),
-    op(PROVIDERS, "delete", "/v1/ext/credentials/{name}", "Delete a stored key", DONE_RESPONSE)
-        .not_found_message(),
+    op(
+        PROVIDERS,
+        "delete",
+        "/v1/ext/credentials/{name}",
+        "Delete a stored key",
+        CREDENTIAL_RESPONSES,
+    )
+    .not_found_message(),
 ];

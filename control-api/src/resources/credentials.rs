@@ -224,7 +224,11 @@ async fn replace(
     // A new key also replaces a stored one that cannot be decrypted.
     let stored = row.and_then(|row| row.open(&state.vault, workspace).ok());
     let old_bytes = stored.as_ref().map_or(0, stored_bytes);
+    let old_url = stored.as_ref().map(|stored| stored.url.clone());
     let credential = parse(body, name, stored, state.config.allows_private_targets())?;
+    if old_url.is_some_and(|old| old != credential.url) {
+        ensure_no_bots(&state, workspace, name).await?;
+    }
     let additional = stored_bytes(&credential).saturating_sub(old_bytes);
     if additional > 0 {
         quota::check_bytes(&state, &mut tx, workspace, additional).await?;
@@ -236,6 +240,14 @@ async fn replace(
         registry.forget_failures(name, url, &credential.token);
     }
     Ok(axum::Json(Done { id: name.to_owned(), message: "Credential stored" }))
+}
+
+/// Refuses to remove an account while agents are in meetings with it: nothing could remove them.
+async fn ensure_no_bots(state: &AppState, workspace: &str, name: &str) -> Result<(), ApiError> {
+    if state.store.has_open_bots(workspace, name).await? {
+        return Err(ApiError::Conflict("Agents are in meetings with this account".into()));
+    }
+    Ok(())
 }
 
 /// Approximate size of a stored key.
@@ -250,6 +262,7 @@ async fn remove(
     Path(name): Path<String>,
 ) -> JsonResult<Done> {
     let (name, _) = find_name(&name).ok_or(ApiError::NotFound(Resource::Provider))?;
+    ensure_no_bots(&state, &caller.workspace, name).await?;
     let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = credential::delete(&mut tx, &caller.workspace, name).await?;
     tx.commit().await?;

@@ -63,6 +63,12 @@ impl Meetings {
         )
     }
 
+    /// The secret that a service repeats in callbacks about the bots of an account.
+    pub(crate) fn callback_secret(&self, account: &WebhookAccount) -> String {
+        let text = serde_json::to_vec(account).unwrap_or_default();
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.key, &[b"callback ", &*text].concat()))
+    }
+
     /// The account that the last part of a path names.
     pub(crate) fn read_token(&self, token: &str) -> Option<WebhookAccount> {
         let (text, tag) = token.split_once('.')?;
@@ -75,12 +81,12 @@ impl Meetings {
         self.lost_sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The audio socket of a call was lost now.
-    pub(crate) fn insert_lost_socket(&self, id: ConversationId) {
+    /// The audio socket of a call was lost. An earlier time of the same loss remains.
+    pub(crate) fn insert_lost_socket(&self, id: ConversationId, at: Instant) {
         let mut lost = self.lost_sockets();
         // Calls that ended without another socket.
         lost.retain(|_, since| since.elapsed() < MAX_SOCKET_GAP);
-        lost.insert(id, Instant::now());
+        lost.entry(id).or_insert(at);
     }
 
     /// Since when a call has no audio socket, if it had one.

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use conversation::event::MeetingStatus;
+use serde::{Deserialize, Serialize};
 
 use super::server::live_servers;
 use super::{Result, SqlBuilder, Store, Transaction};
@@ -65,10 +66,22 @@ impl Row {
         MeetingStatus::from_name(&self.status).unwrap_or(MeetingStatus::Error)
     }
 
-    /// Names of the other people, by their ids at the service.
-    pub(crate) fn people(&self) -> BTreeMap<String, String> {
+    /// The other people, by their ids at the service.
+    pub(crate) fn people(&self) -> People {
         serde_json::from_str(&self.people).unwrap_or_default()
     }
+}
+
+/// The other people of a meeting, by their ids at the service.
+pub(crate) type People = BTreeMap<String, Person>;
+
+/// What is known of a person in a meeting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Person {
+    pub(crate) name: String,
+    pub(crate) is_present: bool,
+    /// When the person came or left, in µs: an older report changes nothing.
+    pub(crate) at: Micros,
 }
 
 /// Values of a new bot.
@@ -174,11 +187,26 @@ pub(crate) async fn set_status(
     Ok(())
 }
 
+/// Replaces the reason of an end by a more exact one.
+pub(crate) async fn refine_detail(
+    tx: &mut Transaction,
+    conversation: &str,
+    detail: &str,
+) -> Result<()> {
+    sqlx::query("UPDATE meeting SET detail = $1, updated_at = $2 WHERE conversation = $3")
+        .bind(detail)
+        .bind(clock::now())
+        .bind(conversation)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
 /// Stores who else is in the meeting, and since when nobody is.
 pub(crate) async fn set_people(
     tx: &mut Transaction,
     conversation: &str,
-    people: &BTreeMap<String, String>,
+    people: &People,
     alone_since: Option<Micros>,
 ) -> Result<()> {
     let people = serde_json::to_string(people).unwrap_or_else(|_| "{}".to_owned());
@@ -191,6 +219,16 @@ pub(crate) async fn set_people(
     .bind(conversation)
     .execute(&mut **tx)
     .await?;
+    Ok(())
+}
+
+/// No bot was created, as far as is known. A webhook of one that was created nevertheless opens the
+/// row again ([`set_bot`]). Does nothing if the bot has an id.
+pub(crate) async fn release_uncreated(tx: &mut Transaction, conversation: &str) -> Result<()> {
+    sqlx::query("UPDATE meeting SET released = 1 WHERE conversation = $1 AND bot = ''")
+        .bind(conversation)
+        .execute(&mut **tx)
+        .await?;
     Ok(())
 }
 
@@ -246,12 +284,51 @@ impl Store {
         Ok(rows.into_iter().map(|row| (row.conversation.clone(), row)).collect())
     }
 
-    /// The conversation of a bot at a service.
-    pub(crate) async fn meeting_of_bot(&self, provider: &str, bot: &str) -> Result<Option<Row>> {
-        let sql = sqlx::AssertSqlSafe(format!(
-            "SELECT {COLUMNS} FROM meeting WHERE provider = $1 AND bot = $2"
-        ));
-        Ok(sqlx::query_as(sql).bind(provider).bind(bot).fetch_optional(self.reader_pool()).await?)
+    /// The conversation of a bot at a service. `workspace`: whose account it is; `None` = the
+    /// operator's. Services of two workspaces may use the same ids.
+    pub(crate) async fn meeting_of_bot(
+        &self,
+        provider: &str,
+        bot: &str,
+        workspace: Option<&str>,
+    ) -> Result<Option<Row>> {
+        let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM meeting WHERE provider = "));
+        sql.bind(provider.to_owned()).push(" AND bot = ").bind(bot.to_owned());
+        match workspace {
+            Some(workspace) => {
+                sql.push(" AND account = 'workspace' AND workspace = ").bind(workspace.to_owned());
+            }
+            None => {
+                sql.push(" AND account = 'server'");
+            }
+        }
+        let rows: Vec<Row> = sql.fetch_all(self.reader_pool()).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Number of conversations of a workspace whose agents are on their way to a meeting.
+    pub(crate) async fn meetings_to_join(&self, workspace: &str) -> Result<usize> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM conversation \
+             WHERE workspace = $1 AND status = 'STARTED' AND meeting IS NOT NULL",
+        )
+        .bind(workspace)
+        .fetch_one(self.reader_pool())
+        .await?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Whether a service has bots with the credential of a workspace.
+    pub(crate) async fn has_open_bots(&self, workspace: &str, provider: &str) -> Result<bool> {
+        let count: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM meeting WHERE workspace = $1 AND provider = $2 \
+             AND account = 'workspace' AND released = 0",
+        )
+        .bind(workspace)
+        .bind(provider)
+        .fetch_one(self.reader_pool())
+        .await?;
+        Ok(count > 0)
     }
 
     /// Bots that a server watches and that are not released.

@@ -26,6 +26,8 @@ const LEVEL_INTERVAL_SAMPLES: u32 = 1_600;
 
 /// Samples of the longest block of audio, 120 ms.
 const MAX_BLOCK_SAMPLES: usize = 1_920;
+/// What is heard instead of the agent's own voice.
+static SILENCE: [i16; MAX_BLOCK_SAMPLES] = [0; MAX_BLOCK_SAMPLES];
 /// How long the STT waits while it is open whether a speech segment is the agent's own voice.
 const OWN_VOICE_WAIT: Duration = Duration::from_millis(600);
 
@@ -111,9 +113,8 @@ impl AudioInput {
 
     /// Takes the user's audio (16 kHz mono), which ends at `end`.
     pub fn push_audio(&mut self, pcm: &[i16], end: Time) {
-        let silence = [0; MAX_BLOCK_SAMPLES];
-        let is_own = pcm.len() <= silence.len() && self.hears_own_voice(pcm, end);
-        let pcm = if is_own { &silence[..pcm.len()] } else { pcm };
+        let is_own = pcm.len() <= MAX_BLOCK_SAMPLES && self.hears_own_voice(pcm, end);
+        let pcm = if is_own { &SILENCE[..pcm.len()] } else { pcm };
         self.stt_input.push_audio(pcm);
         if let Some(turn_detector) = &mut self.turn_detector {
             turn_detector.push_audio(pcm, end);

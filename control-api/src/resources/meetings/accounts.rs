@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::config::MeetingsConfig;
 use crate::meeting_services::{self, MeetingService, SERVICES, ServiceAccount};
 use crate::state::AppState;
+use crate::state::meetings::{Meetings, WebhookAccount};
 use crate::store::meeting::{Row, SERVER_ACCOUNT, WORKSPACE_ACCOUNT};
 use crate::store::vault::Vault;
 use crate::store::{self, Store};
@@ -16,6 +17,7 @@ pub(crate) struct Accounts {
     vault: Arc<Vault>,
     config: MeetingsConfig,
     http_client: egress::Client,
+    meetings: Arc<Meetings>,
 }
 
 impl Accounts {
@@ -25,6 +27,7 @@ impl Accounts {
             vault: Arc::clone(&state.vault),
             config: state.config.meetings.clone(),
             http_client: state.http_client.clone(),
+            meetings: Arc::clone(&state.meetings),
         }
     }
 
@@ -53,6 +56,7 @@ impl Accounts {
             url: credential.url.clone(),
             key: credential.token.clone(),
             webhook_secret: credential.webhook_secret.clone(),
+            callback_secret: self.callback_secret(provider, Some(workspace)),
         }))
     }
 
@@ -65,6 +69,14 @@ impl Accounts {
             url: self.config.url.clone(),
             key: self.config.key.clone()?,
             webhook_secret: self.config.webhook_secret.clone(),
+            callback_secret: self.callback_secret(provider, None),
+        })
+    }
+
+    fn callback_secret(&self, provider: &str, workspace: Option<&str>) -> String {
+        self.meetings.callback_secret(&WebhookAccount {
+            provider: provider.to_owned(),
+            workspace: workspace.map(str::to_owned),
         })
     }
 

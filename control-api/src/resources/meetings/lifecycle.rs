@@ -14,11 +14,14 @@ use crate::state::call_commands::CallCommands;
 use crate::state::event_queue::EventQueue;
 use crate::state::event_storage::EventStorage;
 use crate::store::conversation::{ENDED, IN_PROGRESS};
-use crate::store::{self, Lock, meeting};
+use crate::store::meeting::{self, Person};
+use crate::store::{self, Lock};
 
 /// Reports that are older are not passed to the call, which forgets who spoke after a minute.
 const MAX_SPEAKER_AGE: Micros = 60_000_000;
 
+/// Maximum number of people that are remembered. The largest meetings have a thousand.
+const MAX_PEOPLE: usize = 5_000;
 /// The end reason of a conversation that lost its page or socket.
 const FAILED: &str = record::end_reason_name(EndReason::Error);
 
@@ -51,8 +54,14 @@ impl Lifecycle {
                 }
                 Ok(())
             }
-            Report::Joined { id: person, name } => self.person_joined(id, person, name).await,
-            Report::Left { id: person } => self.person_left(id, &person).await,
+            Report::Joined { id: person, name, at } => {
+                let known = Person { name, is_present: true, at };
+                self.person_changed(id, person, known).await
+            }
+            Report::Left { id: person, at } => {
+                let known = Person { name: String::new(), is_present: false, at };
+                self.person_changed(id, person, known).await
+            }
         }
     }
 
@@ -64,13 +73,20 @@ impl Lifecycle {
         detail: Option<Detail>,
     ) -> store::Result<()> {
         let storage = &self.event_storage;
+        // An end from outside, such as a DELETE, has no reason in the meeting.
+        let conversation = storage.store.conversation_in_any_workspace(id).await?;
         let mut tx = storage.store.begin_write(Lock::Rows).await?;
         let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
         if !is_later(row.status(), status) {
+            // Only some reports of an end have its cause, and they may come later.
+            if let Some(detail @ (Detail::Removed | Detail::Alone)) = detail
+                && row.detail.as_deref() == Some(Detail::Ended.as_str())
+            {
+                meeting::refine_detail(&mut tx, id, detail.as_str()).await?;
+                tx.commit().await?;
+            }
             return Ok(());
         }
-        // An end from outside, such as a DELETE, has no reason in the meeting.
-        let conversation = storage.store.conversation_in_any_workspace(id).await?;
         let detail = match conversation.filter(|row| row.status == ENDED) {
             None => detail,
             Some(row) if row.end_reason.as_deref() == Some(FAILED) => Some(Detail::ServiceError),
@@ -147,28 +163,39 @@ impl Lifecycle {
         }
     }
 
-    async fn person_joined(&self, id: &str, person: String, name: String) -> store::Result<()> {
+    /// A person came or left. A report that is older than the known one changes nothing.
+    async fn person_changed(&self, id: &str, person: String, change: Person) -> store::Result<()> {
         let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
         let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
         let mut people = row.people();
-        people.insert(person, name);
-        meeting::set_people(&mut tx, id, &people, None).await?;
-        tx.commit().await
-    }
-
-    async fn person_left(&self, id: &str, person: &str) -> store::Result<()> {
-        let mut tx = self.event_storage.store.begin_write(Lock::Rows).await?;
-        let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
-        let mut people = row.people();
-        if people.remove(person).is_none() {
+        let known = people.get(&person);
+        if known.is_some_and(|known| known.at >= change.at) || people.len() >= MAX_PEOPLE {
             return Ok(());
         }
-        let alone_since = people.is_empty().then(clock::now);
+        let was_present = known.is_some_and(|known| known.is_present);
+        let name = known.map(|known| known.name.clone()).unwrap_or_default();
+        let has_left = was_present && !change.is_present;
+        let change =
+            if change.is_present { change } else { Person { name: name.clone(), ..change } };
+        people.insert(person.clone(), change);
+        let is_alone = people.values().all(|person| !person.is_present);
+        let alone_since = match row.alone_since {
+            _ if !is_alone => None,
+            known @ Some(_) => known,
+            None => has_left.then(clock::now),
+        };
         meeting::set_people(&mut tx, id, &people, alone_since).await?;
         tx.commit().await?;
+        if !has_left {
+            return Ok(());
+        }
+        if !name.is_empty() {
+            // Who has left does not speak any more.
+            self.send(id, Command::Speaker { name, is_speaking: false, age_ms: 0 }).await;
+        }
         let conversation = self.event_storage.store.conversation_in_any_workspace(id).await?;
         if conversation.is_some_and(|row| row.status == IN_PROGRESS) {
-            let event = Event::ParticipantLeft { id: person.to_owned() };
+            let event = Event::ParticipantLeft { id: person };
             self.send(id, Command::Emit { event: Box::new(event) }).await;
         }
         Ok(())

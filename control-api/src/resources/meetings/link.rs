@@ -8,6 +8,7 @@ use url::Url;
 pub(crate) const SUPPORTED: &str = "must be a meeting of Google Meet (meet.google.com), \
     Zoom (zoom.us, zoom.com) or Microsoft Teams (teams.microsoft.com, teams.live.com)";
 const NO_CODE: &str = "must contain the code of a meeting";
+const NOT_A_LINK: &str = "must not contain a backslash or white space";
 const NOT_HTTPS: &str = "must begin with https://";
 const NO_CREDENTIALS: &str = "must not contain a user name, a port or a fragment";
 
@@ -49,6 +50,8 @@ pub(crate) struct MeetingLink {
     pub(crate) platform: Platform,
     /// Identifies the meeting on its platform.
     pub(crate) code: String,
+    /// The link as it was read, with its password. Secret.
+    pub(crate) url: String,
     /// The link without passwords, to show.
     pub(crate) shown_url: String,
 }
@@ -59,7 +62,12 @@ impl MeetingLink {
     /// # Errors
     /// A sentence that says what the link must be.
     pub(crate) fn parse(link: &str) -> Result<Self, &'static str> {
-        let url = Url::parse(link.trim()).map_err(|_| SUPPORTED)?;
+        let link = link.trim();
+        // Programs disagree about the host of such a link.
+        if link.chars().any(|c| c == '\\' || c.is_control() || c.is_whitespace()) {
+            return Err(NOT_A_LINK);
+        }
+        let url = Url::parse(link).map_err(|_| SUPPORTED)?;
         let host = url.host_str().unwrap_or_default().to_ascii_lowercase();
         let platform = Platform::of_host(&host).ok_or(SUPPORTED)?;
         if url.scheme() != "https" {
@@ -79,17 +87,24 @@ impl MeetingLink {
             Platform::Zoom => zoom_code(url.path()),
             Platform::MicrosoftTeams => teams_code(&url),
         };
-        Ok(Self { platform, code: code.ok_or(NO_CODE)?, shown_url: without_secrets(url) })
+        let code = code.ok_or(NO_CODE)?;
+        Ok(Self { platform, code, url: url.to_string(), shown_url: without_secrets(url) })
     }
 }
 
-/// Removes the passwords and tokens of a link.
+/// Parameters that may be shown. All others may be secret.
+const SHOWN_PARAMETERS: [&str; 4] = ["authuser", "hs", "anon", "launchAgent"];
+
+/// Removes the passwords and tokens of a link: all parameters that are not known to be harmless.
 fn without_secrets(mut url: Url) -> String {
     let shown: Vec<(String, String)> = url
         .query_pairs()
-        .filter(|(name, _)| !matches!(name.as_ref(), "pwd" | "tk" | "p" | "zak" | "uname"))
+        .filter(|(name, _)| SHOWN_PARAMETERS.contains(&name.as_ref()))
         .map(|(name, value)| (name.into_owned(), value.into_owned()))
         .collect();
+    let fragment = url.fragment().and_then(|fragment| fragment.split('?').next());
+    let fragment = fragment.map(str::to_owned);
+    url.set_fragment(fragment.as_deref());
     if shown.is_empty() {
         url.set_query(None);
     } else {
@@ -242,6 +257,15 @@ mod tests {
         }
         assert_eq!(code("http://zoom.us/j/1234567890"), Err(NOT_HTTPS));
         for link in [
+            "https://zoom.us\\@evil.example/j/1234567890",
+            "https://zoom.us/j/1234567890\n?pwd=x",
+            "https://zoom.us/j/12345 67890",
+        ] {
+            assert_eq!(code(link), Err(NOT_A_LINK), "{link}");
+        }
+        let read = MeetingLink::parse("HTTPS://Zoom.us:443/j/1234567890?pwd=x").unwrap();
+        assert_eq!(read.url, "https://zoom.us/j/1234567890?pwd=x");
+        for link in [
             "https://user@zoom.us/j/1234567890",
             "https://user:secret@zoom.us/j/1234567890",
             "https://zoom.us:8443/j/1234567890",
@@ -261,6 +285,15 @@ mod tests {
         assert_eq!(
             shown("https://teams.microsoft.com/meet/2345678901234?p=Pass&anon=true"),
             "https://teams.microsoft.com/meet/2345678901234?anon=true"
+        );
+        assert_eq!(
+            shown("https://zoom.us/j/1234567890?PWD=secret&passcode=secret&wpk=secret"),
+            "https://zoom.us/j/1234567890"
+        );
+        let thread = "19:meeting_Zm9v@thread.v2/0";
+        assert_eq!(
+            shown(&format!("https://teams.microsoft.com/v2/?p=a#/l/meetup-join/{thread}?p=secret")),
+            format!("https://teams.microsoft.com/v2/#/l/meetup-join/{thread}")
         );
     }
 }

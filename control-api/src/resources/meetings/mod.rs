@@ -36,6 +36,7 @@ use crate::events::record;
 use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::Json;
+use crate::http::quota;
 use crate::http::validate::FieldErrors;
 use crate::meeting_services::{self, BotOrder, Detail, MediaMode, MeetingService};
 use crate::resources::conversations::{self, NewConversation, NewMeeting};
@@ -109,11 +110,15 @@ pub(crate) fn parse(body: Value) -> Result<NewBot, ApiError> {
         errors.add("user_name", "must contain a character that every platform shows");
     }
     let non_blank = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-    let no_link =
-        || MeetingLink { platform: Platform::Zoom, code: String::new(), shown_url: String::new() };
+    let no_link = || MeetingLink {
+        platform: Platform::Zoom,
+        code: String::new(),
+        url: String::new(),
+        shown_url: String::new(),
+    };
     errors.into_result(NewBot {
         agent: request.agent_id,
-        url: url.to_owned(),
+        url: link.as_ref().map(|link| link.url.clone()).unwrap_or_default(),
         // Only of a request that is refused.
         link: link.unwrap_or_else(|_| no_link()),
         name,
@@ -179,6 +184,7 @@ async fn create(
             allow_multiple: new.allow_multiple,
         }),
     };
+    quota::ensure_room_for_meeting(&state, workspace).await?;
     let row = conversations::create_record(&state, workspace, &conversation).await?;
     let token = record::session_token(&state, &row.id, row.created_at).unwrap_or_default();
     let order = OrderParts {
@@ -234,7 +240,7 @@ async fn create_bot(
     let lifecycle = Lifecycle::of(&state);
     lifecycle.fail(id, Detail::ServiceError, warning).await?;
     let mut tx = state.store.begin_write(Lock::Rows).await?;
-    meeting::release(&mut tx, id).await?;
+    meeting::release_uncreated(&mut tx, id).await?;
     tx.commit().await?;
     Ok(false)
 }

@@ -75,13 +75,12 @@ impl OrderParts<'_> {
                 format!("wss://{host}/meet/{}/audio?token={token}", row.id)
             }
         };
-        let webhook_url = account.webhook_secret.as_ref().map(|_| {
-            let account = WebhookAccount {
-                provider: account.provider.to_owned(),
-                workspace: (self.owner == WORKSPACE_ACCOUNT).then(|| row.workspace.clone()),
-            };
-            format!("{base}{}", self.meetings.webhook_path(&account))
+        let path = self.meetings.webhook_path(&WebhookAccount {
+            provider: account.provider.to_owned(),
+            workspace: (self.owner == WORKSPACE_ACCOUNT).then(|| row.workspace.clone()),
         });
+        let callback_url = format!("{base}{path}");
+        let webhook_url = account.webhook_secret.as_ref().map(|_| callback_url.clone());
         let email = agent.settings.email.filter(|email| !email.trim().is_empty());
         let login_group = email.as_deref().and_then(|email| {
             let email = email.trim().to_lowercase();
@@ -96,6 +95,7 @@ impl OrderParts<'_> {
             mode,
             media_url,
             webhook_url,
+            callback_url,
             lobby_timeout: config.lobby_timeout,
             alone_timeout: config.alone_timeout,
             max_duration: limit.map_or(config.max_duration, Duration::from_secs_f64),

@@ -40,20 +40,15 @@ impl MeetingSettings {
     /// An invalid setting.
     pub(crate) fn participation(
         &self,
-        names: [&String; 2],
         settings: Option<&Value>,
     ) -> Result<Participation, SettingError> {
         let mut rules = Participation {
             mode: self.mode,
-            names: Vec::new(),
+            // Nobody in the meeting knows the name that the agent has in this server.
+            names: vec![self.name.clone()],
             wake_phrase: self.wake_phrase.clone(),
             ..Participation::default()
         };
-        for name in names {
-            if !name.trim().is_empty() && !rules.names.contains(name) {
-                rules.names.push(name.clone());
-            }
-        }
         rules.apply(settings)?;
         Ok(rules)
     }

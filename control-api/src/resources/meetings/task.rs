@@ -34,6 +34,8 @@ const CONVERSATION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a bot that was asked to leave may take until it is asked again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// After this number of answers that the bot does not exist, the service has lost it.
+const MAX_MISSING: u32 = 3;
 /// Delays between attempts to remove a bot.
 const MIN_RELEASE_DELAY: Duration = Duration::from_secs(1);
 const MAX_RELEASE_DELAY: Duration = Duration::from_secs(60);
@@ -109,7 +111,7 @@ impl BotWatch {
     async fn run(&self, id: &str) -> store::Result<()> {
         let store = &self.lifecycle.event_storage.store;
         let mut next_poll = Instant::now() + JOINING_POLL_INTERVAL;
-        let mut is_greeted = false;
+        let (mut is_greeted, mut missing) = (false, 0);
         loop {
             let Some(row) = store.meeting(id).await? else { return Ok(()) };
             let conversation = store.conversation_in_any_workspace(id).await?;
@@ -128,8 +130,8 @@ impl BotWatch {
                 continue;
             }
             if Instant::now() >= next_poll && !row.bot.is_empty() {
-                self.poll(&row).await?;
-                let is_in_call = row.status() == MeetingStatus::InCall;
+                self.poll(&row, &mut missing).await?;
+                let is_in_call = row.status() == MeetingStatus::InCall && missing == 0;
                 next_poll = Instant::now()
                     + if is_in_call { IN_CALL_POLL_INTERVAL } else { JOINING_POLL_INTERVAL };
                 continue;
@@ -166,13 +168,20 @@ impl BotWatch {
             .then_some(Detail::Alone)
     }
 
-    /// Asks the service where the bot is.
-    async fn poll(&self, row: &Row) -> store::Result<()> {
+    /// Asks the service where the bot is. `missing`: how often it did not know it.
+    async fn poll(&self, row: &Row, missing: &mut u32) -> store::Result<()> {
         let id = &row.conversation;
         let Some((provider, service)) = self.accounts.of_bot(row).await? else { return Ok(()) };
         match service.status(&row.bot).await {
-            Ok(report) => self.lifecycle.apply(id, report).await,
+            Ok(report) => {
+                *missing = 0;
+                self.lifecycle.apply(id, report).await
+            }
             Err(ServiceError::NotFound) => {
+                *missing += 1;
+                if *missing < MAX_MISSING {
+                    return Ok(());
+                }
                 tracing::warn!(conversation = %id, provider, "the meeting service lost the bot");
                 let (status, detail) = (MeetingStatus::Error, Some(Detail::ServiceError));
                 self.lifecycle.set_status(id, status, detail).await
@@ -217,20 +226,28 @@ impl BotWatch {
         };
         if let Some(bot) = bot {
             loop {
-                let Some((provider, service)) = self.accounts.of_bot(row).await? else {
-                    tracing::error!(
-                        conversation = %id,
-                        provider = row.provider,
-                        "cannot remove a bot: its account was removed"
-                    );
-                    break;
-                };
-                match self.try_release(id, &bot, &*service).await? {
-                    Ok(()) => break,
-                    Err(error) => {
-                        self.meetings.count_failed_request(provider);
-                        tracing::warn!(conversation = %id, provider, %error, "cannot remove a bot");
+                let provider = &row.provider;
+                match self.accounts.of_bot(row).await? {
+                    Some((provider, service)) => {
+                        match self.try_release(id, &bot, &*service).await? {
+                            Ok(()) => break,
+                            Err(error) => {
+                                self.meetings.count_failed_request(provider);
+                                tracing::warn!(
+                                    conversation = %id,
+                                    provider,
+                                    %error,
+                                    "cannot remove a bot"
+                                );
+                            }
+                        }
                     }
+                    // The account may come back.
+                    None => tracing::error!(
+                        conversation = %id,
+                        provider,
+                        "cannot remove a bot: its account was removed from the configuration"
+                    ),
                 }
                 if since.elapsed() >= MAX_RELEASE_TIME {
                     tracing::error!(conversation = %id, provider, "a bot was given up");
@@ -256,6 +273,7 @@ impl BotWatch {
             return Ok(Err(error));
         }
         let is_over = async {
+            let mut missing = 0;
             loop {
                 match service.status(bot).await {
                     Ok(report) => {
@@ -271,7 +289,12 @@ impl BotWatch {
                             return Ok(Ok(()));
                         }
                     }
-                    Err(ServiceError::NotFound) => return Ok(Ok(())),
+                    Err(ServiceError::NotFound) => {
+                        missing += 1;
+                        if missing == MAX_MISSING {
+                            return Ok(Ok(()));
+                        }
+                    }
                     Err(error) => return Ok::<_, store::Error>(Err(error)),
                 }
                 sleep(CONVERSATION_CHECK_INTERVAL).await;

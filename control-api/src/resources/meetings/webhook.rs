@@ -88,9 +88,10 @@ async fn find_bot(
         Some(workspace) => row.account == WORKSPACE_ACCOUNT && row.workspace == *workspace,
         None => row.account == SERVER_ACCOUNT,
     };
-    let found = state.store.meeting_of_bot(&account.provider, &webhook.bot).await?;
+    let workspace = account.workspace.as_deref();
+    let found = state.store.meeting_of_bot(&account.provider, &webhook.bot, workspace).await?;
     if found.is_some() {
-        return Ok(found.filter(is_own));
+        return Ok(found);
     }
     let Some(conversation) = &webhook.conversation else { return Ok(None) };
     let named = state.store.meeting(conversation).await?.filter(is_own);
@@ -101,5 +102,6 @@ async fn find_bot(
     let mut tx = state.store.begin_write(Lock::Rows).await?;
     meeting::set_bot(&mut tx, conversation, &webhook.bot).await?;
     tx.commit().await?;
+    state.meetings.created.notify_one();
     Ok(Some(row))
 }

@@ -87,6 +87,7 @@ impl Conversation {
             return;
         }
         let onset = onset.min(self.now);
+        self.end_lost_intervals(onset);
         self.speech.start(onset);
         self.turn.first_onset.get_or_insert(onset);
         self.turn.part_onset.get_or_insert(onset);

@@ -34,6 +34,10 @@ pub(crate) enum Answer {
     Now,
 }
 
+/// Silence of all people after which the missing report of an end counts as lost. Services report an
+/// end about a second late.
+const MIN_COMMON_SILENCE: Duration = Duration::from_millis(1_500);
+
 /// Why an utterance is answered or not.
 struct AnswerDecision {
     answer: Answer,
@@ -56,6 +60,14 @@ impl Conversation {
     pub(crate) fn speaker_stopped(&mut self, name: &str, at: Time) {
         if self.people.end_interval(name, at.min(self.now)) {
             self.speakers_changed();
+        }
+    }
+
+    /// Speech begins at `onset`. After a silence of all people, nobody of before still speaks.
+    pub(crate) fn end_lost_intervals(&mut self, onset: Time) {
+        let is_known = self.spec.participation.is_some() && self.speech.end_reported_at.is_some();
+        if is_known && onset.since(self.speech.end) >= MIN_COMMON_SILENCE {
+            self.people.end_open_intervals(self.speech.end);
         }
     }
 

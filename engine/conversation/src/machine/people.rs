@@ -10,6 +10,9 @@ use crate::contract::time::Time;
 /// utterances.
 const SPEAKER_MEMORY: Duration = Duration::from_secs(60);
 
+/// Maximum number of reported ends that wait for the report of their start.
+const MAX_EARLY_ENDS: usize = 20;
+
 /// Maximum number of names that are remembered, to see who else is addressed.
 const MAX_KNOWN_NAMES: usize = 100;
 
@@ -51,6 +54,8 @@ pub(crate) struct SpokenInterval {
 pub(crate) struct People {
     /// In the order of the reports.
     pub(crate) intervals: VecDeque<SpokenInterval>,
+    /// Ends of intervals whose starts are not reported yet: name and time.
+    early_ends: VecDeque<(String, Time)>,
     /// Utterances whose speakers may still change: number of the turn, time, speaker.
     pub(crate) committed: VecDeque<(u32, (Time, Time), Option<String>)>,
     /// Everybody who has spoken.
@@ -73,6 +78,15 @@ impl People {
         !self.names.is_empty()
     }
 
+    /// Ends the intervals that began before `silence` and were never ended: the report of their end
+    /// is lost, and nobody has spoken since.
+    pub(crate) fn end_open_intervals(&mut self, silence: Time) {
+        let open = self.intervals.iter_mut().filter(|one| one.end.is_none());
+        for interval in open.filter(|one| one.start < silence) {
+            interval.end = Some(silence);
+        }
+    }
+
     /// Records that a person speaks since `at`. Returns whether that is new.
     pub(crate) fn start_interval(&mut self, name: &str, at: Time) -> bool {
         if !self.names.iter().any(|known| known == name) && self.names.len() < MAX_KNOWN_NAMES {
@@ -80,8 +94,10 @@ impl People {
         }
         let is_new = !self.intervals.iter().any(|known| known.name == name && known.end.is_none());
         if is_new {
+            let early = self.early_ends.iter().position(|(who, end)| who == name && *end >= at);
+            let end = early.and_then(|index| self.early_ends.remove(index)).map(|(_, end)| end);
             let name = name.to_owned();
-            self.intervals.push_back(SpokenInterval { name, start: at, end: None });
+            self.intervals.push_back(SpokenInterval { name, start: at, end });
         }
         is_new
     }
@@ -94,7 +110,14 @@ impl People {
                 interval.end = Some(at.max(interval.start));
                 true
             }
-            None => false,
+            None => {
+                // The report of the start may be later than that of the end.
+                if self.early_ends.len() == MAX_EARLY_ENDS {
+                    self.early_ends.pop_front();
+                }
+                self.early_ends.push_back((name.to_owned(), at));
+                false
+            }
         }
     }
 
@@ -136,4 +159,40 @@ fn longest_speaker(
     // The first one of equals.
     let longest = totals.into_iter().rev().max_by_key(|(total, _)| *total);
     longest.map(|(_, name)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * 1_000_000)
+    }
+
+    #[test]
+    fn an_interval_whose_end_is_lost_ends_with_the_silence_of_all() {
+        let mut people = People::default();
+        people.start_interval("Tom", at(1));
+        people.end_open_intervals(at(3));
+        people.start_interval("Maria", at(6));
+        assert_eq!(people.speaker_of((at(1), at(3)), at(9)).as_deref(), Some("Tom"));
+        assert_eq!(people.speaker_of((at(6), at(8)), at(9)).as_deref(), Some("Maria"));
+        // A report that comes later than the silence begins a new interval.
+        people.end_open_intervals(at(5));
+        assert_eq!(people.speaker_of((at(8), at(9)), at(9)).as_deref(), Some("Maria"));
+    }
+
+    #[test]
+    fn an_end_may_be_reported_before_its_start() {
+        let mut people = People::default();
+        assert!(!people.end_interval("Tom", at(2)));
+        people.start_interval("Tom", at(1));
+        people.start_interval("Maria", at(3));
+        assert_eq!(people.speaker_of((at(1), at(2)), at(9)).as_deref(), Some("Tom"));
+        assert_eq!(people.speaker_of((at(3), at(8)), at(9)).as_deref(), Some("Maria"));
+        // The early end counts once.
+        people.end_interval("Maria", at(8));
+        people.start_interval("Tom", at(9));
+        assert_eq!(people.speaker_of((at(10), at(11)), at(12)).as_deref(), Some("Tom"));
+    }
 }
