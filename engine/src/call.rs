@@ -462,9 +462,11 @@ impl Call {
         self.audio_output.set_user_speaking(self.audio_input.is_user_speaking());
         let started_at = self.started_at.unwrap_or(now);
         while let Some(block) = self.audio_output.render_frame(now, encode, audible) {
-            let at = block.due.saturating_duration_since(started_at);
-            let at = Time::from_micros(at.as_micros() as u64);
-            self.audio_input.push_sent(block.pcm, at, block.is_speech);
+            if self.audio_input.looks_for_own_voice() {
+                let at = block.due.saturating_duration_since(started_at);
+                let at = Time::from_micros(at.as_micros() as u64);
+                self.audio_input.push_sent(block.pcm, at, block.is_speech());
+            }
             if let Some(connection) = &mut connection {
                 connection.send_audio(now, &block);
                 meter.record_frame(now.saturating_duration_since(block.due));

@@ -182,7 +182,9 @@ def is_voice(frame: bytes) -> bool:
     return np.abs(np.frombuffer(frame, np.int16).astype(np.int32)).max() > VOICE_LEVEL
 
 
-@pytest.mark.parametrize("provider", ["attendee", "meetingbaas"])
+@pytest.mark.parametrize(
+    "provider", [pytest.param("attendee", marks=pytest.mark.long("network")), "meetingbaas"]
+)
 def test_questions_are_answered_over_a_socket(start_meetings, scripted_llm, provider):
     meetings = start_meetings(f"socket-{provider}", provider, media="socket")
     agent = create_agent(
@@ -252,6 +254,7 @@ def test_a_greeting_is_spoken_in_the_meeting_and_not_before(start_meetings):
     assert visit.bot.left_by_request
 
 
+@pytest.mark.long("network")
 def test_a_lost_socket_loses_only_what_was_said_meanwhile(start_meetings, scripted_llm):
     meetings = start_meetings("lost", "meetingbaas")
     agent = create_agent(meetings, scripted_llm)

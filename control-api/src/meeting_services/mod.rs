@@ -127,6 +127,15 @@ impl Detail {
         }
     }
 
+    /// Whether it says more than the known detail about the same end.
+    pub(crate) fn refines(self, known: Option<&str>) -> bool {
+        match known.and_then(Self::from_name) {
+            Some(Self::Ended) => matches!(self, Self::Removed | Self::Alone),
+            Some(Self::ServiceError) => !self.is_regular() && self != Self::ServiceError,
+            _ => false,
+        }
+    }
+
     /// Whether the agent was in the meeting and the meeting is over for it; otherwise it failed.
     pub(crate) const fn is_regular(self) -> bool {
         matches!(self, Self::Removed | Self::Alone | Self::Ended)

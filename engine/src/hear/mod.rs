@@ -94,6 +94,11 @@ impl AudioInput {
         Self { own_voice: are_several.then(Box::default), ..self }
     }
 
+    /// Whether the agent's voice may come back, so that [`Self::push_sent`] is needed.
+    pub(crate) fn looks_for_own_voice(&self) -> bool {
+        self.own_voice.is_some()
+    }
+
     /// Takes a frame of the agent's audio, 48 kHz mono, that leaves at `at`.
     pub fn push_sent(&mut self, pcm: &[i16], at: Time, is_speech: bool) {
         if let Some(own_voice) = &mut self.own_voice {

@@ -70,8 +70,17 @@ pub struct AudioFrame<'a> {
     pub pcm: &'a [i16],
     /// The speech in the frame, if any.
     pub playout_position: Option<PlayoutPosition>,
-    /// Whether it belongs to speech: the agent speaks, fades out, or pauses within a segment.
-    pub is_speech: bool,
+    /// Whether the agent speaks or pauses within a segment.
+    pub is_within_segment: bool,
+}
+
+impl AudioFrame<'_> {
+    /// Whether it belongs to speech: the agent speaks, fades out, or pauses within a segment. Reads
+    /// the samples of a silent frame.
+    #[must_use]
+    pub fn is_speech(&self) -> bool {
+        self.is_within_segment || self.pcm.iter().any(|sample| *sample != 0)
+    }
 }
 
 impl AudioOutput {
@@ -149,10 +158,8 @@ impl AudioOutput {
         } else {
             frame.fill(0);
         }
-        let is_speech = audible
-            && (self.playout.position().is_some()
-                || self.playout.is_within_segment()
-                || frame.iter().any(|sample| *sample != 0));
+        let is_within_segment =
+            audible && (self.playout.position().is_some() || self.playout.is_within_segment());
         let (timestamp, due) = (self.timestamp, self.next_due);
         self.timestamp += samples as u64;
         (self.last_due, self.next_due) = (due, due + length);
@@ -168,7 +175,7 @@ impl AudioOutput {
             packet,
             pcm: frame,
             playout_position: position,
-            is_speech,
+            is_within_segment,
         })
     }
 

@@ -236,7 +236,7 @@ impl LineServer {
 
     /// Sends a frame of the agent's audio, if it belongs to speech.
     pub(crate) fn send_audio(&mut self, frame: &AudioFrame<'_>) {
-        if frame.is_speech {
+        if frame.is_speech() {
             self.silent_samples = 0;
         } else if self.silent_samples < TAIL_SAMPLES {
             self.silent_samples += frame.pcm.len();

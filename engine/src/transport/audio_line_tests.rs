@@ -109,7 +109,7 @@ fn frame(pcm: &[i16], is_speech: bool) -> AudioFrame<'_> {
         packet: &[],
         pcm,
         playout_position: None,
-        is_speech,
+        is_within_segment: is_speech,
     }
 }
 

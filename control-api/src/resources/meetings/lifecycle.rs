@@ -79,9 +79,7 @@ impl Lifecycle {
         let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
         if !is_later(row.status(), status) {
             // Only some reports of an end have its cause, and they may come later.
-            if let Some(detail @ (Detail::Removed | Detail::Alone)) = detail
-                && row.detail.as_deref() == Some(Detail::Ended.as_str())
-            {
+            if let Some(detail) = detail.filter(|detail| detail.refines(row.detail.as_deref())) {
                 meeting::refine_detail(&mut tx, id, detail.as_str()).await?;
                 tx.commit().await?;
             }
@@ -172,9 +170,9 @@ impl Lifecycle {
         if known.is_some_and(|known| known.at >= change.at) || people.len() >= MAX_PEOPLE {
             return Ok(());
         }
-        let was_present = known.is_some_and(|known| known.is_present);
+        // The report that the person came may be late.
+        let has_left = !change.is_present && known.is_none_or(|known| known.is_present);
         let name = known.map(|known| known.name.clone()).unwrap_or_default();
-        let has_left = was_present && !change.is_present;
         let change =
             if change.is_present { change } else { Person { name: name.clone(), ..change } };
         people.insert(person.clone(), change);
@@ -182,7 +180,7 @@ impl Lifecycle {
         let alone_since = match row.alone_since {
             _ if !is_alone => None,
             known @ Some(_) => known,
-            None => has_left.then(clock::now),
+            None => Some(clock::now()),
         };
         meeting::set_people(&mut tx, id, &people, alone_since).await?;
         tx.commit().await?;
