@@ -167,7 +167,10 @@ impl Lifecycle {
         let Some(row) = meeting::lock(&mut tx, id).await? else { return Ok(()) };
         let mut people = row.people();
         let known = people.get(&person);
-        if known.is_some_and(|known| known.at >= change.at) || people.len() >= MAX_PEOPLE {
+        // Of two reports of one instant, that of the leave counts.
+        let is_older =
+            |known: &Person| known.at > change.at || known.at == change.at && !known.is_present;
+        if known.is_some_and(is_older) || people.len() >= MAX_PEOPLE {
             return Ok(());
         }
         // The report that the person came may be late.
