@@ -220,13 +220,8 @@ impl MeetingService for Attendee {
 
     fn leave<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
         Box::pin(async move {
-            match self.api.post(&format!("/api/v1/bots/{bot}/leave"), &json!({})).await {
-                // 400: in a state that cannot leave. The caller asks for the state.
-                Ok(_)
-                | Err(ServiceError::NotFound)
-                | Err(ServiceError::Refused { status: 400, .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
+            // 400: in a state that cannot leave. The caller asks for the state.
+            self.api.end(&format!("/api/v1/bots/{bot}/leave"), &[400]).await
         })
     }
 
@@ -266,12 +261,7 @@ impl MeetingService for Attendee {
     }
 
     fn delete_data<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
-        Box::pin(async move {
-            match self.api.post(&format!("/api/v1/bots/{bot}/delete_data"), &json!({})).await {
-                Ok(_) | Err(ServiceError::NotFound) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
+        Box::pin(async move { self.api.end(&format!("/api/v1/bots/{bot}/delete_data"), &[]).await })
     }
 
     fn read_webhook(

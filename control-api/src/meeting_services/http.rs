@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egress::{Method, Request};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{ServiceError, ServiceResult};
 
@@ -39,6 +39,16 @@ impl Api {
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> ServiceResult<Value> {
         self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// Asks for an end: that of a bot, or of what is stored about it. It is no error if the bot does
+    /// not exist, or if the service answers with one of the statuses in `accepted`.
+    pub(super) async fn end(&self, path: &str, accepted: &[u16]) -> ServiceResult<()> {
+        match self.post(path, &json!({})).await {
+            Ok(_) | Err(ServiceError::NotFound) => Ok(()),
+            Err(ServiceError::Refused { status, .. }) if accepted.contains(&status) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> ServiceResult<Value> {

@@ -169,13 +169,8 @@ impl MeetingService for MeetingBaas {
 
     fn leave<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
         Box::pin(async move {
-            match self.api.post(&format!("/v2/bots/{bot}/leave"), &json!({})).await {
-                // 409: it has left already.
-                Ok(_)
-                | Err(ServiceError::NotFound)
-                | Err(ServiceError::Refused { status: 409, .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
+            // 409: it has left already.
+            self.api.end(&format!("/v2/bots/{bot}/leave"), &[409]).await
         })
     }
 
@@ -195,12 +190,7 @@ impl MeetingService for MeetingBaas {
     }
 
     fn delete_data<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
-        Box::pin(async move {
-            match self.api.post(&format!("/v2/bots/{bot}/delete-data"), &json!({})).await {
-                Ok(_) | Err(ServiceError::NotFound) => Ok(()),
-                Err(error) => Err(error),
-            }
-        })
+        Box::pin(async move { self.api.end(&format!("/v2/bots/{bot}/delete-data"), &[]).await })
     }
 
     fn read_webhook(

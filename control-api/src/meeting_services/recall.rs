@@ -230,13 +230,8 @@ impl MeetingService for Recall {
 
     fn leave<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
         Box::pin(async move {
-            match self.api.post(&format!("/api/v1/bot/{bot}/leave_call/"), &json!({})).await {
-                // 400: it is not in a call. The caller asks for the status.
-                Ok(_)
-                | Err(ServiceError::NotFound)
-                | Err(ServiceError::Refused { status: 400, .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
+            // 400: it is not in a call. The caller asks for the status.
+            self.api.end(&format!("/api/v1/bot/{bot}/leave_call/"), &[400]).await
         })
     }
 
@@ -263,13 +258,8 @@ impl MeetingService for Recall {
 
     fn delete_data<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {
         Box::pin(async move {
-            match self.api.post(&format!("/api/v1/bot/{bot}/delete_media/"), &json!({})).await {
-                // 400: there are none.
-                Ok(_)
-                | Err(ServiceError::NotFound)
-                | Err(ServiceError::Refused { status: 400, .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
+            // 400: there are none.
+            self.api.end(&format!("/api/v1/bot/{bot}/delete_media/"), &[400]).await
         })
     }
 

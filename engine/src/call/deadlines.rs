@@ -107,9 +107,8 @@ impl Call {
     }
 
     /// Whether the current connection has been closed by the client for `timeouts.closed`, or has
-    /// received nothing for `timeouts.silence`. [`engine_api::CallConfig::reconnect_timeout`] replaces both. A
-    /// pending offer suspends both timeouts until it
-    /// connects or expires. The user is also gone if [`Call::drop_expired_offers`] has dropped the
+    /// received nothing for `timeouts.silence`. [`engine_api::CallConfig::reconnect_timeout`]
+    /// replaces both. A pending offer suspends both timeouts until it connects or expires. The user is also gone if [`Call::drop_expired_offers`] has dropped the
     /// current connection.
     fn is_user_gone(&self, now: Instant) -> bool {
         if self

@@ -6,7 +6,6 @@ use conversation::id::ConversationId;
 use conversation::input::Command;
 
 use crate::clock::{self, Micros};
-use crate::error::ApiError;
 use crate::events::{self, ending, record};
 use crate::meeting_services::{Detail, Report};
 use crate::state::AppState;
@@ -150,10 +149,6 @@ impl Lifecycle {
         let Ok(conversation) = id.parse::<ConversationId>() else { return false };
         match self.calls.send(conversation, command).await {
             Ok(outcome) => outcome.is_some(),
-            Err(ApiError::NoCapacity(reason)) => {
-                tracing::warn!(conversation = id, reason, "cannot reach the call of a meeting");
-                false
-            }
             Err(error) => {
                 tracing::warn!(conversation = id, ?error, "cannot reach the call of a meeting");
                 false

@@ -84,8 +84,6 @@ pub(crate) struct MeetingRequest {
 #[derive(Debug)]
 pub(crate) struct NewBot {
     pub(crate) agent: String,
-    /// With its password.
-    url: String,
     link: MeetingLink,
     name: String,
     user_id: String,
@@ -118,7 +116,6 @@ pub(crate) fn parse(body: Value) -> Result<NewBot, ApiError> {
     };
     errors.into_result(NewBot {
         agent: request.agent_id,
-        url: link.as_ref().map(|link| link.url.clone()).unwrap_or_default(),
         // Only of a request that is refused.
         link: link.unwrap_or_else(|_| no_link()),
         name,
@@ -193,7 +190,7 @@ async fn create(
         account: &account,
         owner,
         row: &row,
-        link: &new.url,
+        link: &new.link.url,
         is_zoom: new.link.platform == Platform::Zoom,
         base,
         token: &token,
