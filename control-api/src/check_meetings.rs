@@ -2,11 +2,8 @@
 
 use std::path::Path;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::config::MeetingsConfig;
-use crate::meeting_services::{MediaMode, SERVICES, media_mode};
+use crate::meeting_services::{MediaMode, SERVICES, is_secret, media_mode};
 use crate::secret_key::SecretKey;
 use crate::state::meetings::{Meetings, WebhookAccount};
 use crate::store::vault;
@@ -30,7 +27,14 @@ impl MeetingsCheck<'_> {
     /// # Errors
     /// Why they do not, in one sentence.
     pub fn report(&self) -> Result<Option<String>, String> {
-        let Some(name) = &self.config.provider else { return Ok(None) };
+        let Some(name) = &self.config.provider else {
+            return match self.config.key.as_deref() {
+                None | Some("") => Ok(None),
+                Some(_) => {
+                    Err("meetings.key is set without meetings.provider: nothing uses it".into())
+                }
+            };
+        };
         if let Some(secret) = &self.config.webhook_secret
             && !is_secret(secret)
         {
@@ -96,12 +100,6 @@ impl MeetingsCheck<'_> {
     }
 }
 
-/// Whether a secret of webhooks can be decoded.
-fn is_secret(secret: &str) -> bool {
-    let secret = secret.trim();
-    STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +116,12 @@ mod tests {
             let data = Path::new("/nonexistent");
             MeetingsCheck { config, public_url, data, tokens_key: None }.report()
         };
-        assert_eq!(report(&config(None, None), None), Ok(None));
+        let refused = report(&config(None, None), None).unwrap_err();
+        assert!(refused.contains("without meetings.provider"), "{refused}");
+        for key in [None, Some(String::new())] {
+            let unused = MeetingsConfig { key, ..MeetingsConfig::default() };
+            assert_eq!(report(&unused, None), Ok(None));
+        }
         let attendee = config(Some("attendee"), None);
         for url in [None, Some("http://here.example")] {
             assert!(report(&attendee, url).unwrap_err().contains("with https"), "{url:?}");

@@ -50,10 +50,14 @@ def agent(attendee):
     return create_typed_agent(attendee.server)
 
 
+def new_link():
+    """A link to a meeting of its own."""
+    return f"https://zoom.us/j/{time.monotonic_ns() % 10**10:010}"
+
+
 def create(attendee, agent, **more):
     """A visit to a meeting of its own."""
-    number = time.monotonic_ns() % 10**10
-    return attendee.join(agent, meeting_url=f"https://zoom.us/j/{number:010}", **more)
+    return attendee.join(agent, meeting_url=new_link(), **more)
 
 
 def test_a_bot_is_ordered_as_the_request_says(attendee, agent):
@@ -159,7 +163,10 @@ def test_unsigned_and_wrongly_signed_webhooks_are_refused_and_counted(attendee, 
     for path in ("x", "a.b", "%00"):
         answer = attendee.server.request("POST", f"/v1/meetings/webhook/{path}", {})
         assert answer.status == 401, answer
-    assert rejected() == before + 5
+    path = visit.bot.request["webhooks"][0]["url"].removeprefix(PUBLIC_URL)
+    answer = attendee.server.request("POST", path, raw=b"x" * (256 * 1024 + 1), key=None)
+    assert (answer.status, answer.json()) == (413, {"error": "Request body is too large"})
+    assert rejected() == before + 6
     visit.delete()
     visit.wait_for_release()
 
@@ -198,6 +205,32 @@ def test_the_lobby_has_a_time_limit_of_ours(start_meetings):
     assert visit.bot.left_by_request
 
 
+@pytest.mark.parametrize(("media", "missing"), [("page", "page"), ("socket", "audio socket")])
+def test_a_bot_whose_page_or_socket_does_not_arrive_is_removed(start_meetings, media, missing):
+    meetings = start_meetings(f"without-{media}", media=media, reconnect_timeout=1)
+    visit = meetings.join(create_typed_agent(meetings.server))
+    visit.bot.enter_lobby()
+    visit.bot.admit()
+    record = visit.wait(status="ENDED")
+    assert (record["end_reason"], record["meeting_detail"]) == ("error", "service_error")
+    assert record["warnings"] == [f"The agent's {missing} did not connect to the call in time."]
+    visit.wait_for_release()
+    assert visit.bot.left_by_request
+
+
+def test_an_agent_that_is_alone_leaves_also_without_its_page(attendee, agent):
+    visit = create(attendee, agent)
+    visit.bot.admit()
+    visit.wait(meeting_status="in_call")
+    visit.bot.participant_joins("Maria")
+    visit.bot.participant_leaves("Maria")
+    record = visit.wait(status="ENDED")
+    assert (record["end_reason"], record["meeting_detail"]) == ("meeting_ended", "alone")
+    assert record["warnings"] == []
+    visit.wait_for_release()
+    assert visit.bot.left_by_request
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [(400, None), (401, None), (402, None), (429, None), (507, None), (500, None), (200, "<html>")],
@@ -214,16 +247,37 @@ def test_a_service_that_refuses_leaves_an_ended_conversation(attendee, agent, st
     [warning] = record["warnings"]
     assert warning.startswith("The agent was not sent: ") and "meeting-key" not in warning
     assert len(attendee.service.live_bots()) == before
+    labels = {400: "other", 507: "5xx", 500: "5xx", 200: "malformed"}
+    label = labels.get(status, str(status))
+    text = attendee.server.request("GET", "/metrics", headers=METRICS).body.decode()
+    name = "visavis_meeting_requests_failed_total"
+    assert f'{name}{{provider="attendee",status="{label}"}}' in text
     # The meeting is free again.
     visit = attendee.join(agent, meeting_url="https://zoom.us/j/5550000000")
     visit.delete()
     visit.wait_for_release()
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (404, None, "the service knows no such address: check the URL of the account."),
+        (400, {"error": "No credits."}, "the service answered 400: No credits."),
+        (201, {"id": "../x"}, "the answer of the service is malformed: its id is not valid."),
+    ],
+)
+def test_the_reason_of_a_refusal_is_one_sentence(attendee, agent, status, body, reason):
+    attendee.service.fail_create(status, body)
+    assert attendee.send(agent, meeting_url=new_link()).status == 502
+    [listed] = attendee.server.request("GET", "/v1/ext/conversation?perpage=1").json()
+    warnings = attendee.server.get_conversation(listed["id"])["warnings"]
+    assert warnings == [f"The agent was not sent: {reason}"]
+
+
 @pytest.mark.parametrize("answer", [(201, "<html>"), (0, None), (500, None)])
 def test_a_bot_that_was_created_without_a_valid_answer_is_removed(attendee, agent, answer):
     attendee.service.fail_create(*answer, performs=True)
-    sent = attendee.send(agent, meeting_url="https://zoom.us/j/5550000002")
+    sent = attendee.send(agent, meeting_url=new_link())
     assert sent.status == 502, sent
     bot = attendee.service.wait_for_bot()
     # Its webhooks say that it exists.
@@ -266,10 +320,14 @@ def test_an_agent_is_in_a_meeting_once_unless_the_request_says_otherwise(attende
         ("meeting_url", "https://user:secret@zoom.us/j/1234567890"),
         ("meeting_url", "http://zoom.us/j/1234567890"),
         ("meeting_url", "https://zoom.us\\@evil.example/j/1234567890"),
+        ("meeting_url", "https://-.zoom.us/j/1234567890"),
+        ("meeting_url", "https://zoom.us/rec/share/123456789"),
         ("user_name", "\U0001f600"),
+        ("user_name", "\u200b\u2066"),
         ("user_name", ""),
         ("user_id", ""),
         ("wake_phrase", "x" * 201),
+        ("wake_phrase", "?!"),
         ("allow_multiple", "yes"),
     ],
 )
@@ -278,6 +336,29 @@ def test_bad_input_is_named(attendee, agent, field, value):
     assert answer.status == 400, answer
     assert [error["field"] for error in answer.json()["details"]] == [field]
     assert "secret" not in answer.body.decode()
+
+
+def test_a_secret_that_cannot_verify_webhooks_is_refused(workspace):
+    body = {"token": "k", "webhook_secret": "%%%"}
+    answer = workspace.request("PUT", "/v1/ext/credentials/recall", body)
+    assert answer.status == 400, answer
+    assert [error["field"] for error in answer.json()["details"]] == ["webhook_secret"]
+
+
+def test_a_bot_that_was_not_removed_yet_keeps_its_place(attendee, agent):
+    link = new_link()
+    visit = attendee.join(agent, meeting_url=link)
+    visit.bot.admit()
+    visit.wait(meeting_status="in_call")
+    attendee.service.fail_leave(503, times=None)
+    assert visit.delete().status == 200
+    again = attendee.send(agent, meeting_url=link)
+    assert (again.status, again.json()) == (409, {"error": "Agent is already in this meeting"})
+    attendee.service.recover()
+    visit.wait_for_release()
+    visit = attendee.join(agent, meeting_url=link)
+    visit.delete()
+    visit.wait_for_release()
 
 
 def test_a_removal_is_tried_until_the_service_answers(attendee, agent):
@@ -329,6 +410,21 @@ def test_a_restart_resumes_bots_that_join_and_removes_those_of_calls(start_meeti
     joining.bot.deny()
     joining.wait(status="ENDED", meeting_detail="denied")
     joining.wait_for_release()
+
+
+def test_a_call_whose_server_died_says_so(start_meetings):
+    meetings = start_meetings("died", media="socket")
+    visit = meetings.join(create_typed_agent(meetings.server))
+    visit.bot.admit()
+    visit.bot.participant_joins("Maria")
+    assert visit.bot.open_socket()
+    visit.wait(status="IN_PROGRESS", meeting_status="in_call")
+    meetings.restart(kill=True)
+    record = visit.wait(status="ENDED", meeting_detail="service_error")
+    assert record["end_reason"] == "error"
+    assert record["warnings"] == ["The server that ran the call stopped or failed."]
+    visit.wait_for_release()
+    assert visit.bot.left_by_request
 
 
 def test_without_a_service_or_https_nothing_is_created(server, workspace):

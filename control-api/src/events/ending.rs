@@ -9,6 +9,10 @@ use crate::state::event_storage::EventStorage;
 use crate::store::conversation::{IN_PROGRESS, STARTED};
 use crate::store::{self, Lock, ownership};
 
+/// Warning of a conversation in a meeting whose server or call has failed: the meeting itself goes
+/// on, so its people ask why the agent has left.
+const CALL_FAILED: &str = "The server that ran the call stopped or failed.";
+
 /// Ends a conversation that was not joined, after a warning if there is one, and emits `call_ended`
 /// for it too. False if it was not in that state.
 pub(crate) async fn end_unjoined(
@@ -65,6 +69,9 @@ pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> st
             }));
         }
     }
+    if row.meeting.is_some() {
+        events.push(Event::Warning { text: CALL_FAILED.to_owned() });
+    }
     events.extend([Event::CallEnded, Event::Ended { reason: EndReason::Error }]);
     let events = events.into_iter().map(|event| (at, event)).collect();
     let appended = append_in(storage, &mut tx, id, IN_PROGRESS, events).await?;
@@ -75,4 +82,60 @@ pub(crate) async fn recover_conversation(storage: &EventStorage, id: &str) -> st
         appended.publish(storage);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use tokio::sync::{broadcast, mpsc};
+
+    use super::*;
+    use crate::store::conversation::{self, Draft};
+    use crate::store::ownership::Holder;
+    use crate::store::{DatabaseLocation, Store};
+
+    const CALL: &str = "0193a5b0-0000-7000-8000-000000000001";
+
+    /// The events of a conversation whose server has died.
+    async fn recovered_events(meeting: Option<&str>) -> Vec<Event> {
+        let name = format!("visavis-ending-{}-{}.db", std::process::id(), meeting.is_some());
+        let file = std::env::temp_dir().join(name);
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
+        let server: Arc<str> = "here".into();
+        let storage = EventStorage {
+            store: store.clone(),
+            server_id: Arc::clone(&server),
+            holder: Holder { server, epoch: 1 },
+            first_attempt_delay: Duration::ZERO,
+            outbox: mpsc::unbounded_channel().0,
+            guardrail_callbacks: mpsc::unbounded_channel().0,
+            commits: broadcast::channel(8).0,
+            connections: Arc::default(),
+        };
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        let agent_document = r#"{"agent_name": "n", "agent_system_prompt": "p"}"#;
+        let draft = Draft { meeting, agent_document, ..Draft::of_test(CALL, "here") };
+        conversation::insert(&mut tx, &draft).await.unwrap();
+        sqlx::query("UPDATE conversation SET status = 'IN_PROGRESS'")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        recover_conversation(&storage, CALL).await.unwrap();
+        let events = store.events(CALL, 0).await.unwrap();
+        drop((store, storage));
+        let _ = std::fs::remove_file(file);
+        events.into_iter().map(|envelope| envelope.event).collect()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_failed_call_has_a_warning_if_it_was_in_a_meeting() {
+        let end = [Event::CallEnded, Event::Ended { reason: EndReason::Error }];
+        assert_eq!(recovered_events(None).await, end);
+        let warning = Event::Warning { text: CALL_FAILED.to_owned() };
+        let expected = [std::slice::from_ref(&warning), end.as_slice()].concat();
+        assert_eq!(recovered_events(Some("{}")).await, expected);
+    }
 }

@@ -248,7 +248,7 @@ async fn find_names(state: &AppState, id: &str) -> store::Result<BTreeMap<String
         match service.participants(&meeting.bot).await {
             Ok(found) => names.extend(found),
             Err(error) => {
-                state.meetings.count_failed_request(provider);
+                state.meetings.count_failed_request(provider, &error);
                 tracing::warn!(conversation = id, %error, "cannot read who is in a meeting");
             }
         }

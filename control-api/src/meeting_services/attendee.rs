@@ -211,11 +211,7 @@ fn read_reports(trigger: &str, data: Value) -> Result<Vec<Report>, WebhookError>
 
 impl MeetingService for Attendee {
     fn create<'a>(&'a self, order: &'a BotOrder) -> BoxFuture<'a, ServiceResult<String>> {
-        Box::pin(async {
-            let answer = self.api.post("/api/v1/bots", &create_body(order)).await?;
-            let id = answer.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
-            id.map(str::to_owned).ok_or(ServiceError::Malformed("it has no id"))
-        })
+        Box::pin(async { self.api.create("/api/v1/bots", &create_body(order), "/id").await })
     }
 
     fn leave<'a>(&'a self, bot: &'a str) -> BoxFuture<'a, ServiceResult<()>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use egress::{Method, Request};
 use serde_json::{Value, json};
 
-use super::{ServiceError, ServiceResult};
+use super::{ServiceError, ServiceResult, is_bot_id};
 
 /// Time limit of a request. A client waits for the answer to the creation of a bot.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -41,6 +41,16 @@ impl Api {
         self.send(Method::POST, path, Some(body)).await
     }
 
+    /// Creates a bot. Returns its id, which stands at `pointer` in the answer.
+    pub(super) async fn create(
+        &self,
+        path: &str,
+        body: &Value,
+        pointer: &str,
+    ) -> ServiceResult<String> {
+        read_created(self.post(path, body).await, pointer)
+    }
+
     /// Asks for an end: that of a bot, or of what is stored about it. It is no error if the bot does
     /// not exist, or if the service answers with one of the statuses in `accepted`.
     pub(super) async fn end(&self, path: &str, accepted: &[u16]) -> ServiceResult<()> {
@@ -52,7 +62,10 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> ServiceResult<Value> {
-        let unreachable = |error: egress::Error| ServiceError::Unreachable(error.to_string());
+        let unreachable = |error: egress::Error| match error {
+            egress::Error::Timeout => ServiceError::Timeout,
+            error => ServiceError::Unreachable(error.to_string()),
+        };
         let url = format!("{}{path}", self.base);
         let mut request = Request::new(method, &url)
             .and_then(|request| request.header(self.header, &self.key))
@@ -91,6 +104,22 @@ impl Api {
     }
 }
 
+/// The id in the answer to the creation of a bot.
+fn read_created(answer: ServiceResult<Value>, pointer: &str) -> ServiceResult<String> {
+    let answer = match answer {
+        // There is no bot yet that could be missing.
+        Err(ServiceError::NotFound) => return Err(ServiceError::UnknownAddress),
+        answer => answer?,
+    };
+    let id = answer.pointer(pointer).and_then(Value::as_str).filter(|id| !id.is_empty());
+    let id = id.ok_or(ServiceError::Malformed("it has no id"))?;
+    if is_bot_id(id) {
+        Ok(id.to_owned())
+    } else {
+        Err(ServiceError::Malformed("its id is not valid"))
+    }
+}
+
 /// The text without its links, which may contain passwords and tokens.
 fn without_links(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -110,6 +139,23 @@ fn without_links(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_answer_to_a_creation_has_a_valid_id() {
+        let read = |id: Value| read_created(Ok(json!({"data": {"bot_id": id}})), "/data/bot_id");
+        for id in ["b", "bot_3f-A", "5f0c1a52-6a36-4d0c-8a3e-0f6f2f5d6f10", &"x".repeat(100)] {
+            assert_eq!(read(json!(id)), Ok(id.to_owned()));
+        }
+        for id in [json!(""), json!(7), Value::Null] {
+            assert_eq!(read(id.clone()), Err(ServiceError::Malformed("it has no id")), "{id}");
+        }
+        for id in ["../x", "a/b", "a?b", "a b", "é", "a%2fb", &"x".repeat(101)] {
+            let refused = Err(ServiceError::Malformed("its id is not valid"));
+            assert_eq!(read(json!(id)), refused, "{id}");
+        }
+        let missing = read_created(Err(ServiceError::NotFound), "/id");
+        assert_eq!(missing, Err(ServiceError::UnknownAddress));
+    }
 
     #[test]
     fn links_are_not_repeated() {

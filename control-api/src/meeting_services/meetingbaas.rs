@@ -159,11 +159,8 @@ impl WebhookData {
 impl MeetingService for MeetingBaas {
     fn create<'a>(&'a self, order: &'a BotOrder) -> BoxFuture<'a, ServiceResult<String>> {
         Box::pin(async {
-            let answer =
-                self.api.post("/v2/bots", &create_body(order, &self.callback_secret)).await?;
-            let id = answer.pointer("/data/bot_id").and_then(Value::as_str);
-            let id = id.filter(|id| !id.is_empty());
-            id.map(str::to_owned).ok_or(ServiceError::Malformed("it has no id"))
+            let body = create_body(order, &self.callback_secret);
+            self.api.create("/v2/bots", &body, "/data/bot_id").await
         })
     }
 

@@ -21,6 +21,7 @@ use crate::clock::Micros;
 use attendee::Attendee;
 use meetingbaas::MeetingBaas;
 use recall::Recall;
+pub(crate) use signatures::is_secret;
 
 /// Names and display names of the services, as `[meetings] provider` and credentials use them. Also
 /// the order in which a workspace's credentials are considered.
@@ -205,6 +206,15 @@ pub(crate) struct Webhook {
     pub(crate) reports: Vec<Report>,
 }
 
+/// Maximum characters of a service's id of a bot.
+const MAX_BOT_ID_CHARS: usize = 100;
+
+/// Whether a service's id of a bot has the form of one. It becomes a part of the paths of requests.
+pub(crate) fn is_bot_id(id: &str) -> bool {
+    (1..=MAX_BOT_ID_CHARS).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
 /// Why a webhook is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WebhookError {
@@ -220,15 +230,38 @@ pub(crate) enum ServiceError {
     /// The service has no such bot (any more).
     #[error("the bot does not exist")]
     NotFound,
+    /// Nothing that creates bots is at the address of the account.
+    #[error("the service knows no such address: check the URL of the account")]
+    UnknownAddress,
     /// The service answered with an error.
     #[error("the service answered {status}: {reason}")]
     Refused { status: u16, reason: String },
-    /// The service does not answer.
+    /// The service has not answered in time.
+    #[error("the service did not answer in time")]
+    Timeout,
+    /// No connection to the service could be opened, or it failed.
     #[error("the service cannot be reached: {0}")]
     Unreachable(String),
     /// The answer is not what the service documents.
     #[error("the answer of the service is malformed: {0}")]
     Malformed(&'static str),
+}
+
+impl ServiceError {
+    /// The cause in a few words: the label `status` of the metric of failed requests.
+    pub(crate) const fn label(&self) -> &'static str {
+        match self {
+            Self::NotFound | Self::UnknownAddress => "404",
+            Self::Refused { status: 401, .. } => "401",
+            Self::Refused { status: 402, .. } => "402",
+            Self::Refused { status: 429, .. } => "429",
+            Self::Refused { status: 500..=599, .. } => "5xx",
+            Self::Refused { .. } => "other",
+            Self::Timeout => "timeout",
+            Self::Unreachable(_) => "unreachable",
+            Self::Malformed(_) => "malformed",
+        }
+    }
 }
 
 /// Result of a request to a service.
@@ -300,6 +333,13 @@ pub(crate) fn media_mode(provider: &str, preferred: MediaMode) -> MediaMode {
     }
 }
 
+/// A sentence that ends with a reason of somebody else, which may be a sentence itself.
+pub(crate) fn end_sentence(text: &str) -> String {
+    let text = text.trim_end();
+    let is_ended = text.ends_with(['.', '!', '?', '…']);
+    format!("{text}{}", if is_ended { "" } else { "." })
+}
+
 /// An order of a page in a Zoom meeting.
 #[cfg(test)]
 fn test_order() -> BotOrder {
@@ -331,4 +371,21 @@ fn metadata(order: &BotOrder) -> BTreeMap<&'static str, &str> {
         metadata.insert("email", email);
     }
     metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_has_one_full_stop() {
+        for (text, expected) in [
+            ("No credits", "No credits."),
+            ("No credits.", "No credits."),
+            ("No credits. \n", "No credits."),
+            ("Really?", "Really?"),
+        ] {
+            assert_eq!(end_sentence(text), expected);
+        }
+    }
 }

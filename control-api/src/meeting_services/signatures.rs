@@ -9,13 +9,26 @@ use serde_json::Value;
 /// How far the time of a webhook may be from now, in seconds (Standard Webhooks).
 const MAX_AGE_SECONDS: u64 = 300;
 
+/// The key in a secret: base64, which the dashboards of some services show after `whsec_`. `None`
+/// if it is not valid, or empty: everybody could sign with an empty key.
+fn decode_secret(secret: &str) -> Option<Vec<u8>> {
+    let secret = secret.trim();
+    let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok()?;
+    (!key.is_empty()).then_some(key)
+}
+
+/// Whether a secret can verify webhooks.
+pub(crate) fn is_secret(secret: &str) -> bool {
+    decode_secret(secret).is_some()
+}
+
 /// Verifies Attendee's header `X-Webhook-Signature`: the HMAC-SHA256, in base64, of the body
 /// serialized anew with sorted keys, without blanks, and without escapes for other scripts. The key
 /// is the secret, decoded from base64.
 pub(super) fn verify_attendee(secret: &str, headers: &HeaderMap, body: &Value) -> bool {
     let signature = headers.get("x-webhook-signature").and_then(|value| value.to_str().ok());
     let tag = signature.and_then(|signature| STANDARD.decode(signature.trim()).ok());
-    let (Some(tag), Ok(key)) = (tag, STANDARD.decode(secret.trim())) else { return false };
+    let (Some(tag), Some(key)) = (tag, decode_secret(secret)) else { return false };
     let mut signed = String::new();
     write_sorted(body, &mut signed);
     hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), signed.as_bytes(), &tag).is_ok()
@@ -68,10 +81,7 @@ pub(super) fn verify_standard(secret: &str, headers: &HeaderMap, body: &[u8], no
     };
     let age = |at: i64| now.checked_sub(at).map_or(u64::MAX, i64::unsigned_abs);
     let is_recent = time.parse().is_ok_and(|at| age(at) <= MAX_AGE_SECONDS);
-    let secret = secret.trim();
-    let Ok(key) = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)) else {
-        return false;
-    };
+    let Some(key) = decode_secret(secret) else { return false };
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
     let signed = [id.as_bytes(), b".", time.as_bytes(), b".", body].concat();
     is_recent
@@ -91,6 +101,16 @@ mod tests {
             .iter()
             .map(|(name, value)| ((*name).parse().unwrap(), value.parse().unwrap()))
             .collect()
+    }
+
+    #[test]
+    fn a_secret_is_a_key_in_base64() {
+        for secret in ["c2VjcmV0", " whsec_c2VjcmV0\n"] {
+            assert!(is_secret(secret), "{secret:?}");
+        }
+        for secret in ["%%%", "not base64", "whsec_", "", "whsec_%"] {
+            assert!(!is_secret(secret), "{secret:?}");
+        }
     }
 
     #[test]

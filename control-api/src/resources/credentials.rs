@@ -170,6 +170,8 @@ fn parse_webhook_secret(
         return stored;
     } else if let Some(fault) = key_fault(&secret) {
         errors.add("webhook_secret", fault);
+    } else if !meeting_services::is_secret(&secret) {
+        errors.add("webhook_secret", "must be in base64, as the service shows it");
     }
     Some(secret)
 }
@@ -340,6 +342,21 @@ mod tests {
         assert!(parse(private, "openai", None, true).is_ok());
         let metadata = json!({"token": "k", "url": "http://169.254.169.254"});
         assert!(parse(metadata, "openai", None, true).is_err());
+    }
+
+    #[test]
+    fn a_secret_that_could_not_verify_webhooks_is_refused() {
+        let body = |secret: &str| json!({"token": "k", "webhook_secret": secret});
+        let reason = "must be in base64, as the service shows it";
+        for secret in ["%%%", "whsec_", "whsec_%", "c2VjcmV"] {
+            let found = faults(body(secret), "recall", None);
+            assert_eq!(found, [("webhook_secret".into(), reason.into())], "{secret:?}");
+        }
+        for secret in ["c2VjcmV0", "whsec_c2VjcmV0", " c2VjcmV0 "] {
+            assert_eq!(faults(body(secret), "recall", None), [], "{secret:?}");
+        }
+        let found = faults(body("c2VjcmV0"), "openai", None);
+        assert!(found.len() == 1 && found[0].0 == "webhook_secret", "{found:?}");
     }
 
     #[test]

@@ -12,6 +12,8 @@ use conversation::id::ConversationId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::meeting_services::ServiceError;
+
 /// Separates this use of the key from the tokens.
 const KEY_LABEL: &[u8] = b"visavis meeting webhooks";
 
@@ -33,8 +35,8 @@ pub(crate) struct Meetings {
     /// Notified when there is a new bot.
     pub(crate) created: Notify,
     rejected_webhooks: AtomicU64,
-    /// Failed requests to services, by service.
-    failed_requests: Mutex<BTreeMap<&'static str, u64>>,
+    /// Failed requests to services, by service and cause.
+    failed_requests: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// When the audio sockets of running calls were lost.
     lost_sockets: Mutex<HashMap<ConversationId, Instant>>,
 }
@@ -105,21 +107,40 @@ impl Meetings {
     }
 
     /// Counts a request to a service that failed.
-    pub(crate) fn count_failed_request(&self, provider: &'static str) {
+    pub(crate) fn count_failed_request(&self, provider: &'static str, error: &ServiceError) {
         let mut counts = self.failed_requests.lock().unwrap_or_else(PoisonError::into_inner);
-        *counts.entry(provider).or_default() += 1;
+        *counts.entry((provider, error.label())).or_default() += 1;
     }
 
-    /// Number of failed requests, by service.
-    pub(crate) fn failed_requests(&self) -> Vec<(&'static str, u64)> {
+    /// Service, cause and number of failed requests.
+    pub(crate) fn failed_requests(&self) -> Vec<(&'static str, &'static str, u64)> {
         let counts = self.failed_requests.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(provider, count)| (*provider, *count)).collect()
+        counts.iter().map(|((provider, cause), count)| (*provider, *cause, *count)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_requests_are_counted_by_service_and_cause() {
+        let meetings = Meetings::new(&[1; 32]);
+        let refused = |status| ServiceError::Refused { status, reason: String::new() };
+        for error in [refused(500), refused(503), refused(402), refused(400), ServiceError::Timeout]
+        {
+            meetings.count_failed_request("recall", &error);
+        }
+        meetings.count_failed_request("attendee", &ServiceError::Malformed("x"));
+        let expected = [
+            ("attendee", "malformed", 1),
+            ("recall", "402", 1),
+            ("recall", "5xx", 2),
+            ("recall", "other", 1),
+            ("recall", "timeout", 1),
+        ];
+        assert_eq!(meetings.failed_requests(), expected);
+    }
 
     #[test]
     fn a_path_names_one_account_and_cannot_be_forged() {

@@ -70,6 +70,28 @@ impl Row {
     pub(crate) fn people(&self) -> People {
         serde_json::from_str(&self.people).unwrap_or_default()
     }
+
+    /// A bot that was created at `created_at`, and entered the meeting at `entered_at`.
+    #[cfg(test)]
+    pub(crate) fn for_test(created_at: Micros, entered_at: Option<Micros>) -> Self {
+        let status =
+            if entered_at.is_some() { MeetingStatus::InCall } else { MeetingStatus::Joining };
+        Self {
+            conversation: "c".into(),
+            workspace: "w".into(),
+            provider: "attendee".into(),
+            account: SERVER_ACCOUNT.into(),
+            bot: "b".into(),
+            url: String::new(),
+            status: status.as_str().into(),
+            detail: None,
+            people: "{}".into(),
+            entered_at,
+            alone_since: None,
+            released: 0,
+            created_at,
+        }
+    }
 }
 
 /// The other people of a meeting, by their ids at the service.
@@ -119,7 +141,8 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()
     Ok(())
 }
 
-/// Whether a bot of the agent is in the meeting, or on its way to it.
+/// Whether a bot of the agent is in the meeting, or on its way to it. The bot of an ended
+/// conversation is there until its service says that it is not: its removal may have failed.
 pub(crate) async fn is_present(
     tx: &mut Transaction,
     workspace: &str,
@@ -131,7 +154,8 @@ pub(crate) async fn is_present(
         "SELECT COUNT(*) FROM meeting \
          JOIN conversation ON conversation.id = meeting.conversation \
          WHERE meeting.workspace = $1 AND meeting.agent = $2 AND platform = $3 AND code = $4 \
-         AND conversation.status <> 'ENDED'",
+         AND (conversation.status <> 'ENDED' \
+              OR meeting.released = 0 AND meeting.status <> 'done')",
     )
     .bind(workspace)
     .bind(agent)
@@ -361,5 +385,71 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conversation::{self, Draft as NewConversation};
+    use crate::store::{DatabaseLocation, Lock};
+
+    const ID: &str = "0193a5b0-0000-7000-8000-000000000001";
+
+    async fn is_in_meeting(store: &Store) -> bool {
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        is_present(&mut tx, "w", "a", "zoom", "1234567890").await.unwrap()
+    }
+
+    /// A store with a bot in a meeting.
+    async fn open_with_bot(file: &std::path::Path) -> Store {
+        let store = Store::open(DatabaseLocation::File(file)).await.unwrap();
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        let new = NewConversation { meeting: Some("{}"), ..NewConversation::of_test(ID, "here") };
+        conversation::insert(&mut tx, &new).await.unwrap();
+        let draft = Draft {
+            conversation: ID,
+            workspace: "w",
+            agent: "a",
+            server: "here",
+            provider: "attendee",
+            account: SERVER_ACCOUNT,
+            platform: "zoom",
+            code: "1234567890",
+            url: "",
+        };
+        insert(&mut tx, &draft).await.unwrap();
+        set_bot(&mut tx, ID, "b").await.unwrap();
+        set_status(&mut tx, ID, MeetingStatus::InCall, None).await.unwrap();
+        tx.commit().await.unwrap();
+        store
+    }
+
+    #[tokio::test]
+    async fn the_bot_of_an_ended_conversation_is_present_until_its_service_has_it_no_more() {
+        for is_done in [true, false] {
+            let name = format!("visavis-meeting-{}-{is_done}.db", std::process::id());
+            let file = std::env::temp_dir().join(name);
+            let store = open_with_bot(&file).await;
+            assert!(is_in_meeting(&store).await);
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+            sqlx::query("UPDATE conversation SET status = 'ENDED'")
+                .execute(&mut *tx)
+                .await
+                .unwrap();
+            set_status(&mut tx, ID, MeetingStatus::Left, None).await.unwrap();
+            tx.commit().await.unwrap();
+            assert!(is_in_meeting(&store).await, "nothing says that it was removed");
+            let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+            if is_done {
+                set_status(&mut tx, ID, MeetingStatus::Done, None).await.unwrap();
+            } else {
+                release(&mut tx, ID).await.unwrap();
+            }
+            tx.commit().await.unwrap();
+            assert!(!is_in_meeting(&store).await, "done: {is_done}");
+            drop(store);
+            let _ = std::fs::remove_file(file);
+        }
     }
 }

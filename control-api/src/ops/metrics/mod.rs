@@ -18,7 +18,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use engine_api::metrics::MetricFamily;
+use engine_api::metrics::{MetricFamily, MetricPoint};
 
 use crate::error::ApiError;
 use crate::http::auth::bearer_token;
@@ -129,14 +129,11 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
             "Guardrail callbacks dropped because the agent's queue was full.",
         )
         .with_value(state.guardrail_callbacks_dropped.load(Ordering::Relaxed)),
-        MetricFamily::counter(
-            "visavis_meeting_requests_failed",
-            "Requests to meeting services that failed.",
-        )
-        .with_each("provider", state.meetings.failed_requests()),
+        failed_meeting_requests(state),
         MetricFamily::counter(
             "visavis_meeting_webhooks_rejected",
-            "Webhooks of meeting services that were unsigned, wrongly signed or malformed.",
+            "Webhooks of meeting services that were unsigned, wrongly signed, malformed or too \
+             large.",
         )
         .with_value(state.meetings.rejected_webhooks()),
         MetricFamily::counter(
@@ -166,6 +163,19 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
         )
         .with_value(written.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
     ]
+}
+
+/// Failed requests to meeting services, by service and cause.
+fn failed_meeting_requests(state: &AppState) -> MetricFamily {
+    let mut family = MetricFamily::counter(
+        "visavis_meeting_requests_failed",
+        "Requests to meeting services that failed.",
+    );
+    for (provider, status, count) in state.meetings.failed_requests() {
+        let labels = vec![("provider", provider.to_owned()), ("status", status.to_owned())];
+        family.points.push(MetricPoint { labels, value: count.into() });
+    }
+    family
 }
 
 /// Metrics of what the store holds.

@@ -44,7 +44,7 @@ impl Lifecycle {
     /// Applies one report about the bot of a conversation.
     pub(super) async fn apply(&self, id: &str, report: Report) -> store::Result<()> {
         match report {
-            Report::Status { status, detail } => self.set_status(id, status, detail).await,
+            Report::Status { status, detail } => self.set_status(id, status, detail, None).await,
             Report::Speaker { name, is_speaking, at } => {
                 let age = (clock::now() - at).max(0);
                 if age <= MAX_SPEAKER_AGE {
@@ -65,11 +65,13 @@ impl Lifecycle {
     }
 
     /// Records where the bot is, and ends the conversation when it is not in the meeting any more.
+    /// `warning`: why, if that is more exact than the warning of the detail.
     pub(super) async fn set_status(
         &self,
         id: &str,
         status: MeetingStatus,
         detail: Option<Detail>,
+        warning: Option<&str>,
     ) -> store::Result<()> {
         let storage = &self.event_storage;
         // An end from outside, such as a DELETE, has no reason in the meeting.
@@ -101,7 +103,7 @@ impl Lifecycle {
             let _ = storage.commits.send(id);
         }
         if status.is_over() {
-            self.end(id, row.detail.as_deref().or(detail)).await?;
+            self.end(id, row.detail.as_deref().or(detail), warning).await?;
         }
         Ok(())
     }
@@ -128,11 +130,17 @@ impl Lifecycle {
     }
 
     /// Ends the conversation of a bot that is not in the meeting any more. Does nothing if it has
-    /// ended.
-    pub(super) async fn end(&self, id: &str, detail: Option<&str>) -> store::Result<()> {
+    /// ended. `warning` replaces that of the detail.
+    pub(super) async fn end(
+        &self,
+        id: &str,
+        detail: Option<&str>,
+        warning: Option<&str>,
+    ) -> store::Result<()> {
         let detail = detail.and_then(Detail::from_name).unwrap_or(Detail::ServiceError);
         let reason = if detail.is_regular() { EndReason::MeetingEnded } else { EndReason::Error };
-        let warning = detail.warning().map(|text| Event::Warning { text: text.to_owned() });
+        let warning = warning.or(detail.warning());
+        let warning = warning.map(|text| Event::Warning { text: text.to_owned() });
         let ended = ending::end_unjoined(&self.event_storage, id, reason, warning.clone()).await?;
         if ended {
             return Ok(());

@@ -33,7 +33,10 @@ impl Platform {
     /// The platform of a host, in lower case.
     fn of_host(host: &str) -> Option<Self> {
         let is_of = |domain: &str| {
-            host.strip_suffix(domain).is_some_and(|sub| sub.is_empty() || sub.ends_with('.'))
+            host.strip_suffix(domain).is_some_and(|rest| {
+                rest.is_empty()
+                    || rest.strip_suffix('.').is_some_and(|sub| sub.split('.').all(is_label))
+            })
         };
         match host {
             "meet.google.com" => Some(Self::GoogleMeet),
@@ -42,6 +45,14 @@ impl Platform {
             _ => None,
         }
     }
+}
+
+/// Whether a part of a host name between dots is valid. `label`: in lower case.
+fn is_label(label: &str) -> bool {
+    !label.is_empty()
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 /// A link to a meeting.
@@ -126,11 +137,19 @@ fn google_meet_code(path: &str) -> Option<String> {
     is_code.then_some(code)
 }
 
-/// The digits in `/j/123456789`, `/s/…`, `/wc/…/join` or `/wc/join/…`.
+/// The digits in `/j/123456789`, `/s/…`, `/w/…` (a webinar), `/wc/…/join` or `/wc/join/…`. Other
+/// addresses have digits, too: those of recordings and events.
 fn zoom_code(path: &str) -> Option<String> {
-    path.split('/')
-        .find(|part| (9..=12).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit()))
-        .map(Into::into)
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    let code = match segments.as_slice() {
+        ["j" | "s" | "w", code, ..]
+        | ["wc", code]
+        | ["wc", code, "join" | "start", ..]
+        | ["wc", "join" | "start", code, ..] => *code,
+        _ => return None,
+    };
+    let is_code = (9..=12).contains(&code.len()) && code.bytes().all(|b| b.is_ascii_digit());
+    is_code.then(|| code.to_owned())
 }
 
 /// The id of `/meet/ID`, or the thread of `/l/meetup-join/THREAD/…`. The latter may stand in the
@@ -201,7 +220,10 @@ mod tests {
             ("https://meet.google.com/lookup/standup", Platform::GoogleMeet, "lookup/standup"),
             ("https://zoom.us/j/1234567890?pwd=secret", Platform::Zoom, "1234567890"),
             ("https://us05web.zoom.us/wc/1234567890/join", Platform::Zoom, "1234567890"),
+            ("https://us05web.zoom.us/wc/1234567890/start?fromPWA=1", Platform::Zoom, "1234567890"),
             ("https://app.ZOOM.com/wc/join/1234567890", Platform::Zoom, "1234567890"),
+            ("https://a-b.zoom.us/s/123456789/", Platform::Zoom, "123456789"),
+            ("https://zoom.us/w/123456789012?tk=secret", Platform::Zoom, "123456789012"),
             (
                 "https://teams.microsoft.com/meet/2345678901234?p=Pass",
                 Platform::MicrosoftTeams,
@@ -237,6 +259,11 @@ mod tests {
             "https://example.com/?u=meet.google.com",
             "https://teams.microsoft.us/meet/2345678901234",
             "https://zoomgov.com/j/1234567890",
+            "https://-.zoom.us/j/1234567890",
+            "https://-a.zoom.us/j/1234567890",
+            "https://a.b-.zoom.us/j/1234567890",
+            "https://a..zoom.us/j/1234567890",
+            "https://.zoom.us/j/1234567890",
             "ftp://example.com",
             "zoom.us/j/1234567890",
             "",
@@ -248,6 +275,11 @@ mod tests {
             "https://meet.google.com/new",
             "https://zoom.us/j/",
             "https://zoom.us/j/12",
+            "https://zoom.us/rec/share/123456789",
+            "https://zoom.us/my/clara",
+            "https://zoom.us/1234567890",
+            "https://zoom.us/wc/join",
+            "https://zoom.us/wc/1234567890/leave",
             "https://teams.microsoft.com/meet/",
             "https://teams.microsoft.com/l/meetup-join/other/0",
             "https://teams.microsoft.com/_#/l/nothing",

@@ -14,6 +14,7 @@ mod accounts;
 mod lifecycle;
 mod link;
 mod order;
+mod overdue;
 pub(crate) mod settings;
 mod task;
 mod webhook;
@@ -47,7 +48,7 @@ use crate::store::{self, Lock, meeting};
 pub(crate) use accounts::Accounts;
 pub(crate) use lifecycle::Lifecycle;
 use link::{MeetingLink, Platform};
-use order::{OrderParts, display_name};
+use order::{OrderParts, display_name, is_invisible};
 use settings::MeetingSettings;
 pub(crate) use task::{BotWatch, MeetingTask};
 
@@ -106,6 +107,12 @@ pub(crate) fn parse(body: Value) -> Result<NewBot, ApiError> {
     let name = display_name(&request.user_name);
     if name.is_empty() && !request.user_name.is_empty() {
         errors.add("user_name", "must contain a character that every platform shows");
+    }
+    if let Some(phrase) = &request.wake_phrase
+        && !phrase.trim().is_empty()
+        && !phrase.chars().any(|c| c.is_alphanumeric() && !is_invisible(c))
+    {
+        errors.add("wake_phrase", "must contain a letter or a digit");
     }
     let non_blank = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
     let no_link = || MeetingLink {
@@ -231,9 +238,10 @@ async fn create_bot(
         },
         Err(error) => error,
     };
-    state.meetings.count_failed_request(provider);
+    state.meetings.count_failed_request(provider, &error);
     tracing::warn!(conversation = %id, provider, %error, "the meeting service refuses the agent");
-    let warning = Event::Warning { text: format!("The agent was not sent: {error}.") };
+    let text = meeting_services::end_sentence(&format!("The agent was not sent: {error}"));
+    let warning = Event::Warning { text };
     let lifecycle = Lifecycle::of(&state);
     lifecycle.fail(id, Detail::ServiceError, warning).await?;
     let mut tx = state.store.begin_write(Lock::Rows).await?;

@@ -15,17 +15,46 @@ use crate::store::{self, json_record};
 /// Maximum characters of the agent's name in a meeting.
 pub(super) const MAX_NAME_CHARS: usize = 100;
 
-/// A display name that every platform accepts: without control characters and without characters
-/// above U+FFFF, such as emoji. A long one is cut.
+/// A display name that every platform accepts: without control characters, without characters that
+/// nobody sees, and without those above U+FFFF, such as emoji. A long one is cut.
 pub(super) fn display_name(name: &str) -> String {
-    let allowed: String =
-        name.chars().filter(|c| u32::from(*c) <= 0xffff && !c.is_control()).collect();
+    let is_allowed = |c: &char| u32::from(*c) <= 0xffff && !c.is_control() && !is_invisible(*c);
+    let allowed: String = name.chars().filter(is_allowed).collect();
     let allowed = allowed.split_whitespace().collect::<Vec<_>>().join(" ");
     if allowed.chars().count() <= MAX_NAME_CHARS {
         return allowed;
     }
     let cut: String = allowed.chars().take(MAX_NAME_CHARS - 1).collect();
     format!("{}…", cut.trim_end())
+}
+
+/// Whether a character up to U+FFFF is a format character (Unicode category Cf: zero-width and
+/// bidirectional controls), or is blank although it is no white space (fillers, variation
+/// selectors).
+pub(super) fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
+            | '\u{61c}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'..='\u{891}'
+            | '\u{8e2}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+    )
 }
 
 /// The message for the meeting's chat; `None` if the operator wants none.
@@ -114,6 +143,12 @@ mod tests {
     fn a_display_name_is_one_every_platform_accepts() {
         assert_eq!(display_name(" Clara \u{1f600}\n  Müller\u{7} "), "Clara Müller");
         assert_eq!(display_name("\u{1f600}"), "");
+        assert_eq!(display_name("\u{202e}Cla\u{200b}ra\u{2069} \u{feff}M\u{ad}"), "Clara M");
+        for invisible in
+            ["\u{200b}", "\u{200d}\u{2066}", "\u{feff} \u{61c}", "\u{3164}", "\u{2800}"]
+        {
+            assert_eq!(display_name(invisible), "", "{invisible:?}");
+        }
         let long = display_name(&"é".repeat(101));
         assert_eq!((long.chars().count(), long.ends_with("é…")), (MAX_NAME_CHARS, true));
         assert_eq!(display_name(&"é".repeat(100)), "é".repeat(100));

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::accounts::Accounts;
 use super::lifecycle::Lifecycle;
-use crate::clock::{self, Micros};
+use super::overdue::{CREATION_TIMEOUT, Overdue, find_overdue, missing_media};
+use crate::clock;
 use crate::config::MeetingsConfig;
 use crate::meeting_services::{Detail, MeetingService, Report, ServiceError};
 use crate::state::meetings::Meetings;
@@ -30,8 +31,6 @@ const IN_CALL_POLL_INTERVAL: Duration = Duration::from_secs(10);
 const SCAN_INTERVAL: Duration = Duration::from_secs(5);
 /// How often the conversation of a bot is looked at. Any server may have ended it.
 const CONVERSATION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// A bot whose creation has no result after this time is not created: the server was stopped.
-const CREATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a bot that was asked to leave may take until it is asked again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// After this number of answers that the bot does not exist, the service has lost it.
@@ -115,18 +114,22 @@ impl BotWatch {
         loop {
             let Some(row) = store.meeting(id).await? else { return Ok(()) };
             let conversation = store.conversation_in_any_workspace(id).await?;
-            let is_ended = conversation.as_ref().is_none_or(|row| row.status == ENDED);
-            if is_ended || row.status().is_over() {
-                if !is_ended {
-                    self.lifecycle.end(id, row.detail.as_deref()).await?;
-                }
+            let conversation = conversation.filter(|conversation| conversation.status != ENDED);
+            let Some(conversation) = conversation else { return self.release(&row).await };
+            if row.status().is_over() {
+                self.lifecycle.end(id, row.detail.as_deref(), None).await?;
                 return self.release(&row).await;
             }
-            let is_joined = conversation.is_some_and(|row| row.status != STARTED);
-            if let Some(detail) = self.overdue(&row, is_joined, clock::now()) {
+            let is_joined = conversation.status != STARTED;
+            if let Some(overdue) = find_overdue(&self.config, &row, is_joined, clock::now()) {
+                let warning = match overdue {
+                    Overdue::NoMedia => Some(missing_media(&conversation)?),
+                    _ => None,
+                };
+                let detail = overdue.detail();
                 let status =
                     if detail.is_regular() { MeetingStatus::Left } else { MeetingStatus::Error };
-                self.lifecycle.set_status(id, status, Some(detail)).await?;
+                self.lifecycle.set_status(id, status, Some(detail), warning).await?;
                 continue;
             }
             if Instant::now() >= next_poll && !row.bot.is_empty() {
@@ -142,30 +145,6 @@ impl BotWatch {
             }
             sleep_until(next_poll.min(Instant::now() + CONVERSATION_CHECK_INTERVAL)).await;
         }
-    }
-
-    /// Why a bot may not stay any longer.
-    fn overdue(&self, row: &Row, is_joined: bool, now: Micros) -> Option<Detail> {
-        let is_over = |since: Micros, limit: Duration| now - since >= clock::to_micros(limit);
-        if row.bot.is_empty() {
-            return is_over(row.created_at, CREATION_TIMEOUT).then_some(Detail::ServiceError);
-        }
-        if row.entered_at.is_none() || !is_joined {
-            if !is_over(row.created_at, self.config.lobby_timeout) {
-                return None;
-            }
-            // In the meeting, but without its page or socket.
-            return Some(match row.entered_at {
-                None => Detail::LobbyTimeout,
-                Some(entered) if is_over(entered, self.config.reconnect_timeout) => {
-                    Detail::ServiceError
-                }
-                Some(_) => return None,
-            });
-        }
-        row.alone_since
-            .is_some_and(|since| is_over(since, self.config.alone_timeout))
-            .then_some(Detail::Alone)
     }
 
     /// Asks the service where the bot is. `missing`: how often it did not know it.
@@ -184,10 +163,10 @@ impl BotWatch {
                 }
                 tracing::warn!(conversation = %id, provider, "the meeting service lost the bot");
                 let (status, detail) = (MeetingStatus::Error, Some(Detail::ServiceError));
-                self.lifecycle.set_status(id, status, detail).await
+                self.lifecycle.set_status(id, status, detail, None).await
             }
             Err(error) => {
-                self.meetings.count_failed_request(provider);
+                self.meetings.count_failed_request(provider, &error);
                 tracing::warn!(conversation = %id, provider, %error, "cannot ask about a bot");
                 Ok(())
             }
@@ -207,7 +186,7 @@ impl BotWatch {
         if let Some((provider, service)) = self.accounts.of_bot(row).await?
             && let Err(error) = service.post_message(&row.bot, &message).await
         {
-            self.meetings.count_failed_request(provider);
+            self.meetings.count_failed_request(provider, &error);
             let id = &row.conversation;
             tracing::warn!(conversation = %id, provider, %error, "cannot post to the meeting's chat");
         }
@@ -232,7 +211,7 @@ impl BotWatch {
                         match self.try_release(id, &bot, &*service).await? {
                             Ok(()) => break,
                             Err(error) => {
-                                self.meetings.count_failed_request(provider);
+                                self.meetings.count_failed_request(provider, &error);
                                 tracing::warn!(
                                     conversation = %id,
                                     provider,

@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 
@@ -13,8 +12,8 @@ use super::accounts::Accounts;
 use super::lifecycle::Lifecycle;
 use crate::clock;
 use crate::error::ApiError;
-use crate::http::extract::Path;
-use crate::meeting_services::{SERVICES, Webhook, WebhookError};
+use crate::http::extract::{Path, read_body};
+use crate::meeting_services::{SERVICES, Webhook, WebhookError, is_bot_id};
 use crate::state::AppState;
 use crate::state::meetings::WebhookAccount;
 use crate::store::meeting::{Row, SERVER_ACCOUNT, WORKSPACE_ACCOUNT};
@@ -24,28 +23,27 @@ use crate::store::{self, Lock, meeting};
 const MAX_BYTES: usize = 256 << 10;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
-    Router::new()
-        .route("/v1/meetings/webhook/{token}", post(receive))
-        .layer(DefaultBodyLimit::max(MAX_BYTES))
+    Router::new().route("/v1/meetings/webhook/{token}", post(receive))
 }
 
 async fn receive(
     State(state): State<Arc<AppState>>,
     Path(token): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<StatusCode, ApiError> {
-    let refuse = || {
+    let refuse = |error: ApiError| {
         state.meetings.count_rejected_webhook();
-        ApiError::Unauthorized
+        error
     };
-    let account = state.meetings.read_token(&token).ok_or_else(refuse)?;
-    let webhook = match verify(&state, &account, &headers, &body).await? {
+    let account =
+        state.meetings.read_token(&token).ok_or_else(|| refuse(ApiError::Unauthorized))?;
+    let (parts, body) = request.into_parts();
+    let body = read_body(body, &parts.headers, MAX_BYTES).await.map_err(refuse)?;
+    let webhook = match verify(&state, &account, &parts.headers, &body).await? {
         Ok(webhook) => webhook,
-        Err(WebhookError::Unsigned) => return Err(refuse()),
+        Err(WebhookError::Unsigned) => return Err(refuse(ApiError::Unauthorized)),
         Err(WebhookError::Malformed) => {
-            state.meetings.count_rejected_webhook();
-            return Err(ApiError::BadRequest("the event is malformed".into()));
+            return Err(refuse(ApiError::BadRequest("the event is malformed".into())));
         }
     };
     if let Some(row) = find_bot(&state, &account, &webhook).await? {
@@ -73,8 +71,12 @@ async fn verify(
     };
     let service = found.and_then(|account| accounts.connect(&account, owner));
     let now = clock::now() / 1_000_000;
-    Ok(service
-        .map_or(Err(WebhookError::Unsigned), |service| service.read_webhook(headers, body, now)))
+    let Some(service) = service else { return Ok(Err(WebhookError::Unsigned)) };
+    let webhook = service.read_webhook(headers, body, now);
+    Ok(match webhook {
+        Ok(webhook) if !is_bot_id(&webhook.bot) => Err(WebhookError::Malformed),
+        webhook => webhook,
+    })
 }
 
 /// The bot that a webhook is about, if it belongs to the account. A bot whose creation was answered
