@@ -48,6 +48,21 @@ if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" ||
     )
 fi
 
+# LiveKit's public clients, one of them bundled for a test page.
+livekit=$root/.cache/livekit-pages livekit_pages=tests/e2e/kit/livekit_pages
+if ! cmp -s "$livekit_pages/package.json" "$livekit/package.json" ||
+    ! cmp -s "$livekit_pages/components.mjs" "$livekit/components.mjs" ||
+    [ ! -f "$livekit/components.js" ]; then
+    mkdir -p "$livekit"
+    cp "$livekit_pages/package.json" "$livekit_pages/components.mjs" "$livekit/"
+    (
+        cd "$livekit"
+        npm install --silent --no-audit --no-fund
+        npx --no-install esbuild components.mjs --bundle --format=iife --outfile=components.js \
+            --define:process.env.NODE_ENV='"production"' --log-level=error
+    )
+fi
+
 node --test tests/js/
 mkdir -p "${E2E_OUT:-target/e2e}"
 # An absolute path: the servers under test run in other folders.

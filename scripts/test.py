@@ -41,7 +41,7 @@ LOG_FOLDER = TARGET / "tests"
 BUILD_FLAGS = ["--release", "--locked"]
 WHOLE_WORKSPACE = ["--workspace"]
 STEPS = ("compile", "rust", "instructions", "postgres", "e2e")
-PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "fuzz")
+PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "livekit", "fuzz")
 #: Number of Rust test programs that run in parallel. Some programs wait for sockets, and most use
 #: both cores only briefly.
 PARALLEL_PROGRAMS = 3

@@ -23,6 +23,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server: web pages, REST API and calls
     Serve(ServeArgs),
+    /// Serve LiveKit rooms of a fleet without pages and API: only /healthz, /readyz and /metrics
+    Worker(ServeArgs),
     /// Create, list and revoke API keys; works while the server is running
     #[command(arg_required_else_help = false)]
     Keys {
@@ -173,6 +175,12 @@ pub(crate) struct ServeArgs {
     /// Enable the scripted providers used by tests and load runs
     #[arg(long)]
     pub(crate) allow_scripted: bool,
+    /// LiveKit server whose rooms agents join
+    #[arg(long, value_name = "URL")]
+    pub(crate) livekit: Option<String>,
+    /// Name by which LiveKit dispatches agents of this server
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent_name: Option<String>,
     /// Format of log lines on standard error
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<crate::log::Format>,

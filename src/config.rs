@@ -5,6 +5,7 @@
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
 mod keys;
+mod livekit;
 mod meetings;
 pub(crate) mod providers;
 mod recording;
@@ -33,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) recording: recording::Recording,
     pub(crate) storage: recording::Storage,
     pub(crate) meetings: meetings::Meetings,
+    pub(crate) livekit: livekit::LiveKit,
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
@@ -324,6 +326,7 @@ impl Config {
             .and_then(|()| config.providers.check_timeouts())
             .and_then(|()| config.providers.check_settings(|name| environment.get(name).cloned()))
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
+        config.livekit.add_standard_variables(|name| environment.get(name).cloned());
         config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)
     }
@@ -374,6 +377,7 @@ impl Config {
         self.recording.validate()?;
         self.storage.validate()?;
         self.meetings.validate()?;
+        self.livekit.validate()?;
         self.media.ports().map_err(|reason| ("media.udp_ports", reason))?;
         if let Some(url) = &self.server.public_url {
             let fault = |reason: &str| Err(("server.public_url", format!("\"{url}\" {reason}")));
@@ -448,6 +452,22 @@ impl Config {
             return Err(("server.database_url", "must start with postgres://".into()));
         }
         Ok(())
+    }
+
+    /// Sets `livekit.url` and `livekit.agent_name` by flags.
+    ///
+    /// # Errors
+    /// One sentence: the flags or what they need are not valid.
+    pub(crate) fn set_livekit(
+        &mut self,
+        url: Option<String>,
+        agent_name: Option<String>,
+    ) -> Result<(), String> {
+        self.livekit.url = url.or(self.livekit.url.take());
+        if let Some(name) = agent_name {
+            self.livekit.agent_name = name;
+        }
+        self.livekit.validate().map_err(|(key, reason)| format!("{key}: {reason}"))
     }
 
     /// `server.trusted_proxies`.

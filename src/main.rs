@@ -55,7 +55,8 @@ fn main() -> ExitCode {
         }
     };
     let result = match cli.command {
-        Command::Serve(options) => serve::run(&options),
+        Command::Serve(options) => serve::run(&options, serve::Role::Server),
+        Command::Worker(options) => serve::run(&options, serve::Role::Worker),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, live, place } => check::run(&place, json, live),
         Command::Extract { kind } => documents::extract_as_child(&kind)

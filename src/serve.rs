@@ -29,8 +29,23 @@ use crate::cli::ServeArgs;
 use crate::config::Config;
 use crate::{CommandError, deliver, load_config, local_models, log, otlp};
 
-pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
+/// What the process serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Pages, API and calls; LiveKit rooms if they are configured.
+    Server,
+    /// Only LiveKit rooms.
+    Worker,
+}
+
+pub(crate) fn run(options: &ServeArgs, role: Role) -> Result<ExitCode, CommandError> {
     let mut config = load_config(&options.paths)?;
+    config
+        .set_livekit(options.livekit.clone(), options.agent_name.clone())
+        .map_err(CommandError::Usage)?;
+    if role == Role::Worker {
+        check_worker(&config).map_err(CommandError::Usage)?;
+    }
     if let Some(listen) = options.listen {
         config.server.listen = listen;
     }
@@ -46,7 +61,7 @@ pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
     raise_file_limit();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_name("net").enable_all().build()?;
-    let result = runtime.block_on(serve(config));
+    let result = runtime.block_on(serve(config, role));
     // Nothing needs the tasks that still run on the pool.
     runtime.shutdown_background();
     result?;
@@ -54,7 +69,20 @@ pub(crate) fn run(options: &ServeArgs) -> Result<ExitCode, CommandError> {
     models::exit_process(0)
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+/// Checks what a worker needs.
+fn check_worker(config: &Config) -> Result<(), String> {
+    if config.server.database_url.is_none() {
+        let why = "a worker needs server.database_url, the PostgreSQL database of the fleet; \
+                   without one, run `visavis serve --livekit URL`";
+        return Err(why.to_owned());
+    }
+    if config.livekit.url.is_none() {
+        return Err("a worker needs --livekit URL, or livekit.url".to_owned());
+    }
+    Ok(())
+}
+
+async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // With a handler, a write beyond the file-size limit fails, as on a full disk. Without one, the
@@ -124,7 +152,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         let app = Arc::clone(&app);
         async move { app.run_background(Box::pin(wait_for_stop(closed))).await }
     });
-    let router = app.router(Arc::clone(&engine) as _);
+    let router = match role {
+        Role::Server => app.router(Arc::clone(&engine) as _),
+        Role::Worker => app.worker_router(Arc::clone(&engine) as _),
+    };
     let serving = tokio::spawn(control_api::serve(
         listener,
         router,
@@ -140,7 +171,24 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         println!("Demo: http://{listen}/embed/{demo}");
     }
 
-    wait_for_signal(&mut terminate, &mut interrupt).await;
+    let hooks = control_api::WorkerHooks {
+        on_registered: Box::new(|registration| {
+            let control_api::Registration { worker, url, agent_name } = registration;
+            println!("Visavis worker {worker} is registered with {url} as {agent_name}");
+        }),
+    };
+    let mut livekit = tokio::spawn(app.run_livekit(hooks));
+
+    if !config.livekit.is_used() {
+        wait_for_signal(&mut terminate, &mut interrupt).await;
+    } else {
+        tokio::select! {
+            () = wait_for_signal(&mut terminate, &mut interrupt) => {}
+            ended = &mut livekit => {
+                ended?.map_err(|why| anyhow!(why))?;
+            }
+        }
+    }
     tracing::info!(
         "draining: no new calls are accepted; a second signal stops the server immediately"
     );
@@ -293,6 +341,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             .collect(),
         storage: config.storage.config(),
         meetings: config.meetings.config(),
+        livekit: config.livekit.config(),
         recordings: control_api::Recordings {
             link_validity: Duration::from_secs(config.recording.link_seconds),
             ffmpeg: deliver::find_ffmpeg(),

@@ -16,6 +16,8 @@ use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, pooler, recovery};
 use crate::config::{Config, StockAvatar};
 use crate::join::relayed;
+use crate::livekit::rescue;
+use crate::livekit::worker::{self, WorkerHooks};
 use crate::resources::demo;
 use crate::router;
 use crate::scope::Scope;
@@ -25,6 +27,7 @@ use crate::state::event_storage::EventStorage;
 use crate::state::join_token::TokenSigner;
 use crate::state::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use crate::state::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
+use crate::state::livekit::LiveKit;
 use crate::state::media_link::MediaLinkSigner;
 use crate::state::meetings::Meetings;
 use crate::state::photo_checks::PhotoChecks;
@@ -74,6 +77,12 @@ pub enum OpenError {
          transactions: connect to PostgreSQL directly, or set the pooler to session mode"
     )]
     Pooler,
+    /// `livekit.workspace` names no workspace.
+    #[error(
+        "livekit.workspace: no workspace has the name or id {0:?}; `visavis keys list` prints the \
+         names"
+    )]
+    UnknownWorkspace(String),
     /// The storage of recordings cannot be used.
     #[error("{0}")]
     Storage(String),
@@ -189,6 +198,17 @@ pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<
     Store::open(url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url)).await
 }
 
+/// Id of the workspace whose agents jobs of LiveKit may name: the configured one, or the oldest.
+async fn find_livekit_workspace(
+    store: &Store,
+    name: Option<&str>,
+    oldest: &str,
+) -> Result<String, OpenError> {
+    let Some(name) = name else { return Ok(oldest.to_owned()) };
+    let found = store.find_workspace(name).await?;
+    found.ok_or_else(|| OpenError::UnknownWorkspace(name.to_owned()))
+}
+
 /// The futures are boxed, so that their code is compiled once, in this crate. Without that, each
 /// crate that awaits one compiles the whole of it again.
 impl App {
@@ -284,6 +304,14 @@ impl App {
             commits: commits.clone(),
             connections: Arc::clone(&connections),
         };
+        let livekit = match config.livekit.clone() {
+            Some(settings) => {
+                let name = settings.workspace.clone();
+                let chosen = find_livekit_workspace(&store, name.as_deref(), &workspace).await?;
+                Some(Arc::new(LiveKit::new(settings, chosen, &net)))
+            }
+            None => None,
+        };
         let relay = Arc::new(Relay::new(store.clone(), Arc::clone(&server_id)));
         let state = AppState {
             environment_key: EnvironmentKey::new(
@@ -317,6 +345,7 @@ impl App {
             storage,
             recordings: Arc::default(),
             meetings,
+            livekit,
             document_queued: Arc::default(),
             document_read: Arc::default(),
             query_embedder: meaning,
@@ -403,6 +432,37 @@ impl App {
     pub fn router(&self, engine: Arc<dyn Engine>) -> axum::Router {
         assert!(self.state.engine.set(engine).is_ok(), "the engine is set only once");
         router::router(&self.state)
+    }
+
+    /// The routes of a worker, which serves only LiveKit rooms: health and metrics. It is ready while
+    /// it is registered with LiveKit.
+    ///
+    /// # Panics
+    /// If a router was made before.
+    pub fn worker_router(&self, engine: Arc<dyn Engine>) -> axum::Router {
+        assert!(self.state.engine.set(engine).is_ok(), "the engine is set only once");
+        if let Some(livekit) = &self.state.livekit {
+            livekit.require_registration();
+        }
+        router::worker_router(&self.state)
+    }
+
+    /// Registers with LiveKit and runs the jobs that it is assigned, until the future is dropped. Looks
+    /// for rooms whose job was lost, too. Does nothing without [`Config::livekit`]. Call it after
+    /// [`App::router`].
+    ///
+    /// # Errors
+    /// LiveKit refuses the key or the secret: one sentence.
+    pub fn run_livekit(&self, hooks: WorkerHooks) -> BoxFuture<'static, Result<(), String>> {
+        let state = Arc::clone(&self.state);
+        Box::pin(async move {
+            let Some(livekit) = state.livekit.clone() else { return Ok(()) };
+            let rescue = rescue::run(Arc::clone(&state), Arc::clone(&livekit));
+            tokio::select! {
+                done = worker::run(Arc::clone(&state), livekit, hooks) => done,
+                () = rescue => Ok(()),
+            }
+        })
     }
 
     /// The shared state, for unit tests.

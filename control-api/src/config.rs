@@ -1,5 +1,7 @@
 //! Configuration of the control plane, with the defaults of `config/example.toml`.
 
+mod livekit;
+
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +16,7 @@ use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::livekit::LiveKitConfig;
 use crate::meeting_services::{MediaMode, SERVICES};
 use crate::secret_key::SecretKey;
 use crate::store::crash_points::CrashHook;
@@ -69,6 +72,8 @@ pub struct Config {
     pub recordings: Recordings,
     /// `[meetings]`
     pub meetings: MeetingsConfig,
+    /// `[livekit]`; `None` = no agent joins LiveKit rooms.
+    pub livekit: Option<LiveKitConfig>,
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
@@ -119,6 +124,7 @@ impl Default for Config {
             storage: StorageConfig::default(),
             recordings: Recordings::default(),
             meetings: MeetingsConfig::default(),
+            livekit: None,
             extract_command: None,
             photo_command: None,
             require_consent: false,

@@ -172,6 +172,37 @@ impl ApiError {
         }
     }
 
+    /// The error as one sentence, for callers that get no response: a job of LiveKit. Causes that
+    /// responses hide are logged.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::NotFound(what) => {
+                let body = what.not_found_body();
+                let text = body["message"].as_str().or(body["error"].as_str());
+                text.unwrap_or("Not found").to_owned()
+            }
+            Self::Invalid(details) => {
+                let first = details.first().map(|one| format!(": {} {}", one.field, one.reason));
+                format!("Invalid request body{}", first.unwrap_or_default())
+            }
+            Self::NoCapacity(reason) => format!("No capacity: {reason}"),
+            Self::WorkspaceLimit { reason, .. } => format!("Workspace limit reached: {reason}"),
+            Self::BadRequest(text)
+            | Self::Conflict(text)
+            | Self::NotAcceptable(text)
+            | Self::Unavailable(text) => text.clone(),
+            Self::StoreUnwritable(cause) | Self::StoreOutage(cause) => {
+                tracing::warn!(%cause, "the store fails");
+                format!("Service unavailable: {STORE_UNWRITABLE}")
+            }
+            Self::Internal(text, cause) => {
+                tracing::error!(%cause, "{text}");
+                (*text).to_owned()
+            }
+            other => format!("{other:?}"),
+        }
+    }
+
     /// A single invalid field.
     pub(crate) fn invalid_field(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self::Invalid(vec![FieldError { field: field.into(), reason: reason.into() }])

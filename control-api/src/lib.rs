@@ -47,6 +47,7 @@ mod golden_tests;
 mod http;
 mod join;
 pub mod keys;
+mod livekit;
 mod meeting_services;
 pub mod openapi;
 mod operations;
@@ -64,12 +65,13 @@ pub mod workspaces;
 
 pub use app::{App, OpenError};
 pub use config::{
-    Config, IceServer, Limits, MeetingsConfig, Network, Recordings, StockAvatar, StorageConfig,
-    Timeouts, Viseme, Webhooks,
+    Config, IceServer, Limits, LiveKitConfig, MeetingsConfig, Network, Recordings, StockAvatar,
+    StorageConfig, Timeouts, Viseme, Webhooks,
 };
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]
 pub use join::signaling::validate_trickle;
+pub use livekit::worker::{Registration, WorkerHooks};
 pub use scope::{ParseScopeError, Scope};
 pub use secret_key::SecretKey;
 pub use storage::check as check_storage;

@@ -8,12 +8,23 @@ use serde_json::json;
 
 use crate::error::{ApiError, Resource};
 use crate::http::{console_session, cors, outage, security_headers};
-use crate::join::{about, audio_socket, embed, signaling};
+use crate::join::{about, audio_socket, embed, livekit, signaling};
 use crate::openapi;
 use crate::ops::{health, metrics};
 use crate::resources::{self, recordings};
 use crate::state::AppState;
 use crate::web::Pages;
+
+/// The routes of a worker, which serves only LiveKit rooms.
+pub(crate) fn worker_router(state: &Arc<AppState>) -> Router {
+    Router::new()
+        .merge(health::routes())
+        .merge(metrics::routes())
+        .fallback(async || ApiError::NotFound(Resource::Route))
+        .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(from_fn_with_state(Arc::clone(state), security_headers::outer_middleware))
+        .with_state(Arc::clone(state))
+}
 
 pub(crate) fn router(state: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(state.config.ice_servers))
@@ -21,6 +32,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
     // Within CORS, so that pages of other origins can read its responses.
     let outage = || from_fn_with_state(Arc::clone(state), outage::limit_time_in_outage);
     let api_routes = resources::routes()
+        .merge(livekit::routes())
         .merge(openapi::routes())
         // Set here, so that a preflight request, for which no route exists, reaches the layer.
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
@@ -35,6 +47,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(recordings::media::routes())
         .merge(metrics::routes())
         .merge(embed::routes(&pages))
+        .merge(livekit::embed_routes())
         .merge(embed::landing_routes(&pages))
         .merge(pages.router())
         .merge(about::routes())

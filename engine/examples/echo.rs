@@ -189,7 +189,8 @@ impl EchoCall {
             }
             TransportEvent::ChannelOpen
             | TransportEvent::Closed
-            | TransportEvent::PacketLoss(_) => {}
+            | TransportEvent::PacketLoss(_)
+            | TransportEvent::Room(_) => {}
         }
     }
 

@@ -30,6 +30,7 @@ mod guardrails;
 mod outputs;
 pub(crate) mod pending_call;
 pub(crate) mod recording;
+mod room;
 mod stage_events;
 mod usage;
 
@@ -65,6 +66,7 @@ use crate::transport::webrtc::{Protocol, Transmit};
 use crate::usage::UsageCounter;
 use client::ClientRequest;
 use recording::{CallRecording, EndedRecording};
+use room::RpcRequest;
 
 pub(crate) use deadlines::Lifecycle;
 
@@ -81,6 +83,7 @@ const LOST_AFTER: Duration = Duration::from_secs(6);
 enum ReplyTarget {
     Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
     Client(ClientRequest),
+    Rpc(RpcRequest),
 }
 
 /// The avatar video of a call.
@@ -139,6 +142,8 @@ pub(crate) struct Call {
     recording: Option<CallRecording>,
     ended_recording: EndedRecording,
     early_commands: Vec<Command>,
+    /// Number of people in the LiveKit room of the call.
+    people_in_room: u32,
     warnings: Vec<String>,
     /// Rate limit of the questions that clients type: each costs a request to the LLM.
     question_bucket: Option<TokenBucket>,
@@ -237,6 +242,7 @@ impl Call {
             recording: None,
             ended_recording: EndedRecording::None,
             early_commands: commands,
+            people_in_room: 0,
             warnings,
             question_bucket: questions,
             context_bucket: TokenBucket::new(CONTEXT_RATE_LIMIT.0, CONTEXT_RATE_LIMIT.1, now),
@@ -347,6 +353,7 @@ impl Call {
                 self.audio_output.on_packet_loss(part)
             }
             TransportEvent::ChannelOpen => self.on_channel_open(now, number),
+            TransportEvent::Room(event) => self.handle_room_event(now, number, event),
             // Timeouts cover a closed connection; audio already went into the jitter buffer.
             TransportEvent::Closed
             | TransportEvent::Audio { .. }
@@ -370,6 +377,7 @@ impl Call {
         if let Some(avatar) = &mut self.avatar {
             avatar.animator.request_key_frame();
         }
+        self.show_state_in_room();
         if self.started_at.is_none() {
             self.start(now);
         }
@@ -389,6 +397,7 @@ impl Call {
         self.audio_output.start_clock(now, first_block);
         self.handle_input(now, Input::Start);
         self.handle_input(now, Input::ExternalEvent(Event::Joined { unix_micros }));
+        self.set_people(now, self.people_in_room);
         for text in std::mem::take(&mut self.warnings) {
             self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
         }

@@ -1,4 +1,4 @@
-//! One connection of a call: WebRTC, samples or loopback. A call has one current connection, and
+//! One connection of a call: WebRTC, a LiveKit room, samples or loopback. A call has one current connection, and
 //! up to three others: offers that may take over.
 //!
 //! States of a connection, derived from the times that it stores:
@@ -26,12 +26,15 @@ use crate::hear::decode::Decoder;
 use crate::hear::jitter::{Frame, FrameKind, JitterBuffer};
 use crate::speak::AudioFrame;
 use crate::token_bucket::TokenBucket;
-use crate::transport::audio_line::{LineReply, LineServer};
+use crate::transport::audio_line::LineServer;
 use crate::transport::client_messages;
+use crate::transport::livekit::room_peer::RoomPeer;
+use crate::transport::livekit::room_socket::RoomSocket;
 use crate::transport::loopback::{LoopbackOutput, LoopbackServer};
 use crate::transport::webrtc::{PeerConnection, Protocol, Transmit};
 use crate::transport::{
-    MAX_DATAGRAM_BURST, MAX_DATAGRAMS_PER_SECOND, TextMessage, TransportEvent, VideoFrame,
+    ConnectionReply, MAX_DATAGRAM_BURST, MAX_DATAGRAMS_PER_SECOND, TextMessage, TransportEvent,
+    VideoFrame,
 };
 
 /// Limit for sending the last messages after a hang-up.
@@ -45,12 +48,20 @@ const NO_CAPACITY: &str = "No capacity";
 /// Samples of 20 ms at 16 kHz.
 const SAMPLES_20_MS: usize = 320;
 
+mod room;
+
 enum Transport {
     WebRtc {
         peer: Box<PeerConnection>,
         jitter: Box<JitterBuffer>,
         decoder: Box<Decoder>,
         /// Rate limit of the client's datagrams.
+        datagram_bucket: TokenBucket,
+    },
+    Room {
+        peer: Box<RoomPeer>,
+        socket: RoomSocket,
+        /// Rate limit of the datagrams.
         datagram_bucket: TokenBucket,
     },
     Loopback {
@@ -157,7 +168,7 @@ impl Connection {
     pub(crate) fn peer(&mut self) -> Option<&mut PeerConnection> {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => Some(peer),
-            Transport::Loopback { .. } | Transport::Line { .. } => None,
+            Transport::Room { .. } | Transport::Loopback { .. } | Transport::Line { .. } => None,
         }
     }
 
@@ -178,7 +189,7 @@ impl Connection {
             .zip(self.last_received())
             .is_some_and(|(max, at)| now.saturating_duration_since(at) >= max);
         let takes_audio = match &self.transport {
-            Transport::WebRtc { .. } | Transport::Loopback { .. } => true,
+            Transport::WebRtc { .. } | Transport::Room { .. } | Transport::Loopback { .. } => true,
             Transport::Line { server, .. } => server.is_listening(),
         };
         self.is_up() && takes_audio && !is_lost
@@ -193,6 +204,7 @@ impl Connection {
     pub(crate) fn last_received(&self) -> Option<Instant> {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.last_heard(),
+            Transport::Room { peer, .. } => peer.last_heard(),
             Transport::Loopback { last_received, .. } | Transport::Line { last_received, .. } => {
                 Some(*last_received)
             }
@@ -203,7 +215,7 @@ impl Connection {
     pub(crate) fn has_passed_check(&self) -> bool {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.last_heard().is_some(),
-            Transport::Loopback { .. } | Transport::Line { .. } => true,
+            Transport::Room { .. } | Transport::Loopback { .. } | Transport::Line { .. } => true,
         }
     }
 
@@ -211,19 +223,25 @@ impl Connection {
     pub(crate) fn has_video(&self) -> bool {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.has_video(),
+            Transport::Room { peer, .. } => peer.is_watched(),
             Transport::Loopback { .. } => true,
             Transport::Line { .. } => false,
         }
     }
 
-    /// Whether the client's audio arrives as samples, over a line.
+    /// Whether what the call hears has no packets: it comes over a line, or is the mix of a room.
     pub(crate) fn carries_samples(&self) -> bool {
-        matches!(self.transport, Transport::Line { .. })
+        matches!(self.transport, Transport::Line { .. } | Transport::Room { .. })
     }
 
     /// Whether the connection takes encoded packets (WebRTC) instead of samples.
     pub(crate) fn wants_packets(&self) -> bool {
-        matches!(self.transport, Transport::WebRtc { .. })
+        matches!(self.transport, Transport::WebRtc { .. } | Transport::Room { .. })
+    }
+
+    /// Whether the client shows the level of its microphone, which it gets from the server.
+    pub(crate) fn wants_levels(&self) -> bool {
+        !matches!(self.transport, Transport::Room { .. })
     }
 
     /// Takes a datagram. Its rate limit comes first: a STUN check costs an HMAC and an answer, a
@@ -259,6 +277,7 @@ impl Connection {
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let own = match &self.transport {
             Transport::WebRtc { peer, .. } => Some(peer.timeout()),
+            Transport::Room { peer, .. } => Some(peer.timeout()),
             Transport::Loopback { .. } | Transport::Line { .. } => None,
         };
         let hung_up = self.hung_up_at.map(|at| at + HANG_UP_TIMEOUT);
@@ -269,6 +288,7 @@ impl Connection {
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match &self.transport {
             Transport::WebRtc { peer, .. } => peer.timeout() <= now,
+            Transport::Room { peer, .. } => peer.timeout() <= now,
             Transport::Loopback { .. } | Transport::Line { .. } => true,
         }
     }
@@ -289,6 +309,16 @@ impl Connection {
                     other => break other,
                 }
             },
+            Transport::Room { peer, socket, .. } => {
+                let event = peer.poll(now, &mut |datagram| socket.send(datagram));
+                if self.connected_at.is_some() && self.hung_up_at.is_none() {
+                    self.closed_at = peer.left_at();
+                }
+                if event.is_none() {
+                    socket.flush();
+                }
+                event?
+            }
             Transport::Loopback { server, .. } => server.poll()?,
             Transport::Line { server, last_received, .. } => {
                 let event = server.poll();
@@ -303,7 +333,7 @@ impl Connection {
                 self.connected_at = Some(now);
                 self.pending_offer = None;
                 match &mut self.transport {
-                    Transport::WebRtc { .. } => {}
+                    Transport::WebRtc { .. } | Transport::Room { .. } => {}
                     Transport::Loopback { server, next_frame_at, .. } => {
                         *next_frame_at = now;
                         server.send_output(LoopbackOutput::Connected { at: now });
@@ -333,6 +363,11 @@ impl Connection {
                     on_packet(&frame, packet);
                 }
                 Some(frame.end_time)
+            }
+            Transport::Room { peer, .. } => {
+                let end = peer.pull_audio(now, pcm)?;
+                self.last_voice_at = Some(now);
+                Some(end)
             }
             Transport::Loopback { server, next_frame_at, last_received } => {
                 let at = *next_frame_at + crate::speak::FRAME_DURATION;
@@ -376,6 +411,7 @@ impl Connection {
     pub(crate) fn take_excess_packets(&mut self) -> u64 {
         match &mut self.transport {
             Transport::WebRtc { jitter, .. } => jitter.take_excess_packets(),
+            Transport::Room { peer, .. } => peer.take_excess_packets(),
             Transport::Loopback { .. } => 0,
             Transport::Line { server, .. } => server.take_dropped_blocks(),
         }
@@ -389,6 +425,7 @@ impl Connection {
                     peer.send_audio(now, frame.timestamp, frame.starts_talk_spurt, frame.packet);
                 }
             }
+            Transport::Room { peer, .. } => peer.send_audio(now, frame),
             Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Audio {
                 at: now,
                 timestamp: frame.timestamp,
@@ -404,6 +441,7 @@ impl Connection {
     pub(crate) fn send_video(&mut self, now: Instant, timestamp: u64, frame: VideoFrame) -> bool {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.send_video(now, timestamp, &frame),
+            Transport::Room { peer, .. } => peer.send_video(now, timestamp, &frame),
             Transport::Loopback { server, .. } => {
                 server.send_output(LoopbackOutput::Video { at: now, frame });
                 true
@@ -416,6 +454,7 @@ impl Connection {
     pub(crate) fn send_text(&mut self, now: Instant, text: impl Into<TextMessage>) {
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.send_text(now, text),
+            Transport::Room { peer, .. } => peer.send_text(now, text.into()),
             Transport::Loopback { server, .. } => {
                 server.send_output(LoopbackOutput::Text(text.into().body))
             }
@@ -432,9 +471,12 @@ impl Connection {
         self.send_text(now, client_messages::peer_left());
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.close(now),
+            Transport::Room { peer, .. } => peer.close(now),
             Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
             // The client learns of it when the connection is dropped.
-            Transport::Line { server, .. } => server.reply(LineReply::Rejected(OfferError::Ended)),
+            Transport::Line { server, .. } => {
+                server.reply(ConnectionReply::Rejected(OfferError::Ended))
+            }
         }
     }
 
@@ -443,6 +485,7 @@ impl Connection {
         self.send_text(now, client_messages::error_message("The call has failed", true));
         match &mut self.transport {
             Transport::WebRtc { peer, .. } => peer.abort(now),
+            Transport::Room { peer, .. } => peer.abort(now),
             Transport::Loopback { server, .. } => server.send_output(LoopbackOutput::Closed),
             Transport::Line { .. } => {}
         }
@@ -454,14 +497,14 @@ impl Connection {
         self.send_text(now, client_messages::error_message(NO_CAPACITY, true));
         if let Transport::Line { server, .. } = &mut self.transport {
             let error = OfferError::NoCapacity(NO_CAPACITY.into());
-            server.reply(LineReply::Rejected(error));
+            server.reply(ConnectionReply::Rejected(error));
         }
     }
 
     /// The connection carries the call from now on.
     pub(crate) fn on_current(&mut self) {
         if let Transport::Line { server, .. } = &mut self.transport {
-            server.reply(LineReply::Accepted);
+            server.reply(ConnectionReply::Accepted);
         }
     }
 
@@ -472,6 +515,7 @@ impl Connection {
             now >= at + HANG_UP_TIMEOUT
                 || match &self.transport {
                     Transport::WebRtc { peer, .. } => peer.is_closed(),
+                    Transport::Room { peer, .. } => peer.is_closed(),
                     Transport::Loopback { .. } | Transport::Line { .. } => true,
                 }
         })

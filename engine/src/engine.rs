@@ -8,13 +8,15 @@ mod ice_tcp;
 mod metrics_export;
 mod offers;
 mod pending_offers;
+mod rooms;
 mod vendor_connections;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use conversation::id::ConversationId;
@@ -23,7 +25,7 @@ use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink,
-    OfferError, PoseSetFile,
+    OfferError, PoseSetFile, RoomOffer, RoomSession,
 };
 use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
@@ -140,6 +142,10 @@ pub struct CallEngine {
     latencies: Arc<LatencyMetrics>,
     memory: MemoryMonitor,
     rejections: RejectionCounts,
+    /// Client for requests to addresses of users and the operator.
+    client: egress::Client,
+    host_addresses: Vec<IpAddr>,
+    certificate: OnceLock<Arc<Certificate>>,
 }
 
 impl CallEngine {
@@ -161,7 +167,7 @@ impl CallEngine {
         let latencies = Arc::<LatencyMetrics>::default();
         let context = Arc::new(EngineContext {
             runtime: net.clone(),
-            http_client: client,
+            http_client: client.clone(),
             event_sink,
             trace: trace.clone(),
             recorder: recorder.clone(),
@@ -176,7 +182,7 @@ impl CallEngine {
             .transpose()?;
         let ice_tcp = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
         let udp = socket::SocketConfig {
-            host_addresses: config.host_addresses,
+            host_addresses: config.host_addresses.clone(),
             public_addresses: config.public_addresses,
             ports: config.udp_ports,
         };
@@ -210,6 +216,9 @@ impl CallEngine {
             latencies,
             memory: MemoryMonitor::new(config.min_free_memory),
             rejections: RejectionCounts::default(),
+            client,
+            host_addresses: config.host_addresses,
+            certificate: OnceLock::new(),
         });
         let loader = Arc::clone(&engine);
         thread::spawn("warm-up", move || {
@@ -230,6 +239,8 @@ impl CallEngine {
     fn load_resources(&self) -> Result<(), String> {
         let certificate =
             Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
+        // Set once: this is its only place.
+        let _ = self.certificate.set(Arc::clone(&certificate));
         self.models.load()?;
         for thread in &self.threads {
             let resources =
@@ -374,6 +385,10 @@ impl Engine for CallEngine {
         offer: AudioOffer,
     ) -> BoxFuture<'_, Result<Box<dyn AudioLine>, OfferError>> {
         Box::pin(self.take_line(offer))
+    }
+
+    fn join_room(&self, offer: RoomOffer) -> BoxFuture<'_, Result<RoomSession, OfferError>> {
+        Box::pin(self.take_room(offer))
     }
 
     fn send_command(

@@ -17,6 +17,7 @@
 //! | ICE-TCP | [`transport::tcp`], `transport/tcp_framing.rs` | `ice-tcp` | TCP streams (RFC 4571) | datagrams, both ways | In: [`TCP`](channel::TCP), a queue of its own; datagrams are dropped and counted. One step reads 1,024 of them, or until 3.75 ms. Connections take turns of 64 frames; one that exceeds 2,000 frames per second is not read for a while. Out: 8,192 datagrams and 256 KiB per client; further ones are dropped |
 //! | WebRTC | `connection.rs`, [`transport::webrtc`], `transport/sdp.rs`, `transport/track.rs` | `media-N` | a datagram, the time | RTP packet, text, key frame request, bandwidth estimate, loss report | No channel: str0m is drained after each input |
 //! | Audio line | `engine/audio_line.rs`, [`transport::audio_line`], `transport/resampler.rs` | `net`, then `media-N` | samples of a service | samples, 16 kHz and 48 kHz | In: samples beyond .5 s, the oldest first; they are counted. Out: a client that takes nothing for .6 s hears nothing, and playout waits |
+//! | LiveKit room | `engine/rooms.rs`, `livekit/`, [`transport::livekit`], `media_thread/rooms.rs` | `net`, then `media-N` | signals of the server, datagrams of a socket per room | the mix of all voices, commands, captions | Signals wait up to 1 s for room in the inbox; then the agent joins again. Requests to the server: 256, further ones are dropped. Data packets: 512 KiB, as for the data channel |
 //! | Jitter buffer | [`hear::jitter`] | `media-N` | Opus packets | packets in order; gaps as FEC, concealment or silence | Over 128 packets, the oldest is dropped; only tests read this counter. Packets over 1.2 × real time, after a burst of 5 s, are dropped and counted |
 //! | Decode | [`hear::decode`] | `media-N`, tick | a packet or a gap | samples, 16 kHz mono | No channel |
 //! | Own voice | [`hear::own_voice`] | `media-N`, tick; only with several people | sent and heard samples | silence instead of the agent's own voice | No channel |
@@ -86,6 +87,7 @@ pub mod cpu_load;
 pub mod engine;
 pub mod hear;
 pub mod latency;
+mod livekit;
 pub mod media_thread;
 mod memory;
 pub mod messages;

@@ -9,6 +9,7 @@ mod offers;
 mod panic_isolation;
 mod pending_calls;
 mod read_budget;
+mod rooms;
 mod run_loop;
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,6 +38,7 @@ use crate::transport::socket::{Demux, Socket};
 use crate::transport::tcp;
 use crate::transport::webrtc::{LocalCandidate, Protocol, Transmit};
 use read_budget::{MESSAGES, ReadBudget};
+use rooms::RoomSockets;
 
 /// Limit of connections per call: the one that carries it, and offers that try to take over.
 const MAX_CONNECTIONS_PER_CALL: usize = 4;
@@ -45,6 +47,7 @@ const VAD_BATCH_SIZE: usize = 16;
 
 const SOCKET_TOKEN: Token = Token(0);
 const WAKER_TOKEN: Token = Token(1);
+const ROOMS_TOKEN: Token = Token(2);
 
 /// Identifies a connection of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,6 +91,7 @@ impl Inbox {
 pub struct MediaThread {
     poll: Option<Poll>,
     socket: Option<Socket>,
+    rooms: RoomSockets,
     tcp: Option<tcp::IceTcp>,
     candidates: Vec<LocalCandidate>,
     demux: Demux<ConnectionRef>,
@@ -163,6 +167,7 @@ impl MediaThread {
         let media_thread = Self {
             poll,
             socket,
+            rooms: RoomSockets::default(),
             tcp,
             candidates,
             demux: Demux::new(),
@@ -225,6 +230,7 @@ impl MediaThread {
         // more arrive before the next tick.
         if tick || !self.reads_socket_on_tick || self.socket_unread {
             self.socket_unread = self.read_socket(now, &budget);
+            self.socket_unread |= self.read_room_sockets(now, &budget);
             more |= self.socket_unread;
         }
         if tick {
@@ -308,6 +314,13 @@ impl MediaThread {
             Message::Line(request) => {
                 thread::set_current_call(Some(request.conversation));
                 self.open_line(now, *request);
+            }
+            Message::Room(request) => {
+                thread::set_current_call(Some(request.conversation));
+                self.open_room(now, *request);
+            }
+            Message::RoomSignal { conversation, connection, signal } => {
+                self.handle_room_signal(now, conversation, &connection, signal);
             }
             Message::Command { conversation, command, reply } => {
                 self.handle_command(now, conversation, command, reply);

@@ -16,8 +16,10 @@ use crate::context::{PendingOffer, PresenceGuard, Slot};
 use crate::model_factory::Vad;
 use crate::speak::tts;
 use crate::transport::audio_line::LineServer;
-use crate::transport::loopback;
+use crate::transport::livekit::room_peer::{RoomPeer, RoomSignal};
+use crate::transport::livekit::room_socket::RoomSocket;
 use crate::transport::webrtc::Certificate;
+use crate::transport::{ConnectionReply, loopback};
 
 /// Identifies one call on one media thread. An id is never reused: stage events of a call that has
 /// ended are dropped.
@@ -44,6 +46,17 @@ pub enum Message {
     Loopback(Box<LoopbackCall>),
     /// A connection that carries samples is opened.
     Line(Box<LineRequest>),
+    /// The agent is in a LiveKit room: starts or continues a call there.
+    Room(Box<RoomRequest>),
+    /// A signal of the LiveKit server for a connection.
+    RoomSignal {
+        /// The conversation.
+        conversation: ConversationId,
+        /// The id of the connection.
+        connection: Arc<str>,
+        /// The signal.
+        signal: RoomSignal,
+    },
     /// A command for a call.
     Command {
         /// The conversation.
@@ -159,6 +172,20 @@ pub struct LoopbackCall {
     pub presence: PresenceGuard,
 }
 
+/// A connection to a LiveKit room, on its way to its media thread.
+pub struct RoomRequest {
+    /// The conversation.
+    pub conversation: ConversationId,
+    /// The participant.
+    pub peer: Box<RoomPeer>,
+    /// Its socket.
+    pub socket: RoomSocket,
+    /// The call to start, if it does not run yet.
+    pub new_call: Option<Box<ConnectedCall>>,
+    /// Receives whether the call has taken the connection.
+    pub reply: oneshot::Sender<ConnectionReply>,
+}
+
 /// A connection that carries samples, on its way to its media thread. The answer goes to the
 /// client's end of it.
 pub struct LineRequest {
@@ -167,11 +194,11 @@ pub struct LineRequest {
     /// The server's end.
     pub server: LineServer,
     /// The call to start, if it does not run yet.
-    pub new_call: Option<Box<NewLineCall>>,
+    pub new_call: Option<Box<ConnectedCall>>,
 }
 
-/// A call that starts with a connection that carries samples.
-pub struct NewLineCall {
+/// A call that starts with a connection that is up, or is about to be.
+pub struct ConnectedCall {
     /// The call setup.
     pub setup: Box<CallSetup>,
     /// Commands that arrived before the start.

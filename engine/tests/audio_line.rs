@@ -10,7 +10,8 @@ use std::time::Duration;
 use conversation::event::{EndReason, Event};
 use conversation::input::Command;
 use conversation::settings::AgentTurnConfig;
-use engine::transport::audio_line::{Line, LineReply};
+use engine::transport::ConnectionReply;
+use engine::transport::audio_line::Line;
 use engine_api::{AudioLine, CallConfig, OfferError};
 use opus::{Application, Channels, Encoder};
 use serde_json::json;
@@ -109,7 +110,7 @@ fn a_reply_goes_on_where_a_loss_of_three_seconds_stopped_it() {
     harness.run_for(3 * SECOND);
     assert_eq!(spoken(&harness), [""; 0], "the reply waits");
     let (line, reply) = harness.open_line(1, 48_000);
-    assert_eq!(reply, LineReply::Accepted);
+    assert_eq!(reply, ConnectionReply::Accepted);
     let mut after = Service::new(line, &[(6.0, 0.0)]);
     assert!(after.run(&mut harness, 6 * SECOND));
     assert_eq!(committed(&harness), ["What is new?"]);
@@ -220,7 +221,7 @@ fn a_page_that_vanishes_without_a_word_is_waited_for_and_hears_the_rest_of_the_r
     let before = spoken(&harness).concat();
     assert!(before.len() < long.len() * 2 / 3, "it did not talk to nobody: {before}");
     let (line, reply) = harness.open_line(1, 48_000);
-    assert_eq!(reply, LineReply::Accepted);
+    assert_eq!(reply, ConnectionReply::Accepted);
     let mut service = Service::new(line, &[]);
     assert!(service.run(&mut harness, 18 * SECOND));
     assert_eq!(spoken(&harness).join(" "), long);
@@ -233,7 +234,7 @@ fn the_newest_line_carries_the_call_and_an_ended_call_takes_none() {
     let mut first = Service::new(line, &[]);
     assert!(first.run(&mut harness, SECOND));
     let (line, reply) = harness.open_line(1, 48_000);
-    assert_eq!(reply, LineReply::Accepted);
+    assert_eq!(reply, ConnectionReply::Accepted);
     assert!(!first.run(&mut harness, BLOCK), "the older one is hung up");
     let mut second = Service::new(line, &[(0.5, 1.0)]);
     assert!(second.run(&mut harness, 5 * SECOND));
@@ -244,10 +245,10 @@ fn the_newest_line_carries_the_call_and_an_ended_call_takes_none() {
 
     harness.command(1, Command::End);
     let (_, reply) = harness.open_line(1, 48_000);
-    assert_eq!(reply, LineReply::Rejected(OfferError::Ended));
+    assert_eq!(reply, ConnectionReply::Rejected(OfferError::Ended));
     assert!(!second.run(&mut harness, SECOND));
     let (_, reply) = harness.open_line(1, 48_000);
-    assert_eq!(reply, LineReply::NotRunning, "the call has left its thread");
+    assert_eq!(reply, ConnectionReply::NotRunning, "the call has left its thread");
 }
 
 #[test]

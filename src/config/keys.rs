@@ -78,6 +78,17 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
         ],
     ),
     (
+        "livekit",
+        &[
+            ("url", ValueKind::Text),
+            ("api_key", ValueKind::Text),
+            ("api_secret", ValueKind::Secret),
+            ("agent_name", ValueKind::Text),
+            ("default_agent", ValueKind::Text),
+            ("workspace", ValueKind::Text),
+        ],
+    ),
+    (
         "providers",
         &[
             ("stt", ValueKind::TextList),

@@ -25,7 +25,7 @@ from kit.server import OUT, WORKER, Server
 from kit.webhook_log import WebhookLog
 
 #: The parts of `make test-long`.
-PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "fuzz")
+PARTS = ("network", "load", "faces", "store", "editor", "providers", "recording", "livekit", "fuzz")
 #: The seed of the random values in `make test`.
 SEED = 19
 OPEN_RESOURCES: dict[str, list] = {"servers": [], "calls": []}

@@ -31,6 +31,7 @@ const RETIRED_LOCALS: &[&str] =
 const EXCEPTIONS: &[(&str, &[&str], &str)] = &[
     ("benches/load/src/requirement.rs", &["AtLeast", "AtMost"], "comparisons"),
     ("benches/steps/webrtc.rs", &["Direction"], "a type of str0m"),
+    ("engine/src/transport/livekit/negotiation.rs", &["Direction"], "a type of str0m"),
     ("engine/src/transport/webrtc.rs", &["Direction"], "a type of str0m"),
     ("engine/src/transport/webrtc_tests.rs", &["Direction"], "a type of str0m"),
     ("engine/tests/panics.rs", &["Direction"], "a type of str0m"),

@@ -9,3 +9,4 @@ pub(crate) mod pooler;
 mod presence;
 pub(crate) mod recovery;
 pub(crate) mod relay_task;
+pub(crate) mod singleton;

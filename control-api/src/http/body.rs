@@ -159,7 +159,8 @@ fn check_format(format: &str, text: &str) -> Option<&'static str> {
     match format {
         "uri" => (!text.is_empty() && !is_http_url(text)).then_some("must be a valid http(s) URL"),
         "color" => (!is_color(text)).then_some("must be a colour such as #c0906f"),
-        "origin" => (!is_origin(text)).then_some("must be an origin such as https://shop.example"),
+        "origin" => (text != "*" && !is_origin(text))
+            .then_some("must be an origin such as https://shop.example, or * for any"),
         _ => None,
     }
 }

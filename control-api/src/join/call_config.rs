@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use conversation::participation::{Participation, ParticipationMode};
 use conversation::settings;
 use conversation::spec::ToolSpec;
 use engine_api::{
@@ -33,8 +34,17 @@ const END_CALL_TOOL: &str = "end_call";
 /// Frames per second of a meeting's page: services capture no more.
 const MEETING_FRAME_RATE: u32 = 15;
 
+/// Where a call takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Venue {
+    /// Between the server and a client, or an external meeting.
+    Direct,
+    /// In a LiveKit room.
+    Room,
+}
+
 /// Builds the call configuration of a conversation.
-pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConfig> {
+pub(crate) async fn build(state: &AppState, row: &Row, venue: Venue) -> store::Result<CallConfig> {
     let corrupt = |what: &str| store::Error::CorruptRow("conversation", what.to_owned());
     let agent: Agent = json_record::parse_document(&row.agent_document)?;
     let secrets: AgentSecrets = secrets::open(&state.vault, &row.agent, &row.agent_secrets)?;
@@ -67,6 +77,10 @@ pub(crate) async fn build(state: &AppState, row: &Row) -> store::Result<CallConf
         turn_config.max_call_duration = turn_config
             .max_call_duration
             .or(Some(state.config.meetings.max_duration.as_secs_f64()));
+    }
+    if venue == Venue::Room {
+        let rules = room_participation(&row.agent_name, turn.get("meeting"));
+        turn_config.participation = Some(rules.map_err(|e| corrupt(&e.to_string()))?);
     }
     let spec = turn_config.to_spec().map_err(|e| corrupt(&e.to_string()))?;
     let credentials = state.store.credentials(&state.vault, &row.workspace).await?;
@@ -309,6 +323,27 @@ fn build_tool(document: ToolDocument, headers: SecretHeaders) -> (Tool, ToolSpec
 }
 
 /// The call configuration, shared with the engine.
-pub(crate) async fn build_shared(state: &AppState, row: &Row) -> store::Result<Arc<CallConfig>> {
-    build(state, row).await.map(Arc::new)
+pub(crate) async fn build_shared(
+    state: &AppState,
+    row: &Row,
+    venue: Venue,
+) -> store::Result<Arc<CallConfig>> {
+    build(state, row, venue).await.map(Arc::new)
+}
+
+/// How an agent takes part in a LiveKit room: as in a call with one person, and from the second one
+/// on only when it is addressed. `settings`: `config.turn.meeting` of the agent.
+fn room_participation(
+    agent_name: &str,
+    settings: Option<&Value>,
+) -> Result<Participation, settings::SettingError> {
+    let mode = settings.and_then(|settings| settings["room_mode"].as_str());
+    let mut rules = Participation {
+        mode: ParticipationMode::from_name(mode),
+        only_with_several: mode.is_none(),
+        names: vec![agent_name.to_owned()],
+        ..Participation::default()
+    };
+    rules.apply(settings)?;
+    Ok(rules)
 }

@@ -31,10 +31,10 @@ const MAX_TEXT_BYTES: usize = 200;
 const MAX_CONTEXT_BYTES: usize = 2048;
 
 /// An agent that may be embedded.
-struct EmbeddableAgent {
-    workspace: String,
-    id: String,
-    origins: Vec<String>,
+pub(crate) struct EmbeddableAgent {
+    pub(crate) workspace: String,
+    pub(crate) id: String,
+    pub(crate) origins: Vec<String>,
     recording: Option<RecordingNotice>,
 }
 
@@ -70,7 +70,10 @@ pub(crate) fn parse_visitor(body: Value) -> Result<[Option<String>; 3], ApiError
 }
 
 /// The agent in the path; 404 unless it exists and may be embedded.
-async fn find_embeddable_agent(state: &AppState, id: &str) -> Result<EmbeddableAgent, ApiError> {
+pub(crate) async fn find_embeddable_agent(
+    state: &AppState,
+    id: &str,
+) -> Result<EmbeddableAgent, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let (workspace, row) = state.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
@@ -93,13 +96,15 @@ pub(crate) fn routes(pages: &Pages) -> Router<Arc<AppState>> {
 }
 
 /// Whether the origin is permitted: our own (the page itself), or one of the agent's origins.
-fn is_origin_allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
+pub(crate) fn is_origin_allowed(headers: &HeaderMap, base: &str, origins: &[String]) -> bool {
     match headers.get(header::ORIGIN).map(|v| v.to_str().unwrap_or_default()) {
         None => true,
         Some(origin) => {
             let same = url::Url::parse(base)
                 .is_ok_and(|base| base.origin().ascii_serialization() == origin);
-            same || origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
+            same || origins
+                .iter()
+                .any(|allowed| allowed == "*" || allowed.trim_end_matches('/') == origin)
         }
     }
 }

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use conversation::input::Command;
-use engine_api::{AcceptedOffer, AudioLine, AudioOffer, CallConfig, Caller, Offer, OfferError};
+use engine_api::{
+    AcceptedOffer, AudioLine, AudioOffer, CallConfig, Caller, Offer, OfferError, RoomAccess,
+    RoomOffer, RoomSession,
+};
 
 use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::events::record;
 use crate::http::peer::Peer;
 use crate::http::quota;
-use crate::join::{call_config, prompt};
+use crate::join::call_config::{self, Venue};
+use crate::join::prompt;
 use crate::state::AppState;
 use crate::state::join_token::Claims;
 use crate::state::live_calls::RunningCall;
@@ -68,7 +72,9 @@ fn to_api_error(error: OfferError) -> ApiError {
         OfferError::BadSdp(_) => ApiError::BadRequest(error.to_string()),
         OfferError::NotAcceptable(text) => ApiError::NotAcceptable(text),
         OfferError::Ended => ApiError::Conflict(error.to_string()),
-        OfferError::NoCapacity(reason) => ApiError::NoCapacity(reason),
+        OfferError::RoomUnavailable(reason) | OfferError::NoCapacity(reason) => {
+            ApiError::NoCapacity(reason)
+        }
     }
 }
 
@@ -135,13 +141,17 @@ fn ensure_accepting(state: &AppState, row: &Row) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Opens a connection that carries samples: starts the call on this server, or moves it there. No
-/// other server holds it. `rates`: of what the call hears and says, in Hz.
-pub(super) async fn open_audio(
-    state: &AppState,
-    row: &Row,
-    rates: (u32, u32),
-) -> Result<Box<dyn AudioLine>, ApiError> {
+/// A call that this server may start.
+struct ClaimedCall {
+    row: Row,
+    config: Arc<CallConfig>,
+    commands: Vec<Command>,
+    quota_taken: bool,
+}
+
+/// Claims a conversation whose call starts on this server without an offer, or continues there. No
+/// other server holds it.
+async fn claim_call(state: &AppState, row: &Row, venue: Venue) -> Result<ClaimedCall, ApiError> {
     let not_found = || ApiError::NotFound(Resource::Conversation);
     let row = state.store.conversation_in_any_workspace(&row.id).await?.ok_or_else(not_found)?;
     if row.status == ENDED {
@@ -156,9 +166,27 @@ pub(super) async fn open_audio(
     {
         return Err(ApiError::NoCapacity("another server runs the call".into()));
     }
-    let config = call_config::build_shared(state, &row).await?;
+    let config = call_config::build_shared(state, &row, venue).await?;
     let quota_taken = quota::reserve_call(state, &row).await?;
-    let commands = if is_new { state.store.queued_commands(&row.id).await? } else { Vec::new() };
+    let mut commands = Vec::new();
+    if is_new {
+        if venue == Venue::Room {
+            commands.extend(prompt::visitor_context_command(&row, config.trust_client_context));
+        }
+        commands.extend(state.store.queued_commands(&row.id).await?);
+    }
+    Ok(ClaimedCall { row, config, commands, quota_taken })
+}
+
+/// Opens a connection that carries samples: starts the call on this server, or moves it there.
+/// `rates`: of what the call hears and says, in Hz.
+pub(super) async fn open_audio(
+    state: &AppState,
+    row: &Row,
+    rates: (u32, u32),
+) -> Result<Box<dyn AudioLine>, ApiError> {
+    let ClaimedCall { row, config, commands, quota_taken } =
+        claim_call(state, row, Venue::Direct).await?;
     let (input_rate, output_rate) = rates;
     let offer = AudioOffer { config, commands, input_rate, output_rate };
     let opened = state.engine().open_audio(offer).await;
@@ -168,6 +196,27 @@ pub(super) async fn open_audio(
     opened.map_err(to_api_error)
 }
 
+/// Lets the agent of a conversation join a LiveKit room: starts the call on this server, or moves it
+/// there.
+pub(crate) async fn join_room(
+    state: &AppState,
+    row: &Row,
+    access: RoomAccess,
+) -> Result<RoomSession, ApiError> {
+    let ClaimedCall { row, config, commands, quota_taken } =
+        claim_call(state, row, Venue::Room).await?;
+    let joined = state.engine().join_room(RoomOffer { config, commands, access }).await;
+    if joined.is_err() {
+        if quota_taken {
+            state.connecting_calls.release(&row.id);
+        }
+        if row.status == STARTED && state.store.is_shared() {
+            state.store.release_claim(&row.id, &state.server_id).await?;
+        }
+    }
+    joined.map_err(to_api_error)
+}
+
 /// Submits an offer to the engine of this server.
 pub(super) async fn accept_offer(
     state: &AppState,
@@ -175,7 +224,7 @@ pub(super) async fn accept_offer(
     offer: ClientOffer,
 ) -> Result<AcceptedOffer, ApiError> {
     ensure_accepting(state, row)?;
-    let config = call_config::build_shared(state, row).await?;
+    let config = call_config::build_shared(state, row, Venue::Direct).await?;
     let quota_taken = quota::reserve_call(state, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {

@@ -14,6 +14,7 @@ use crate::http::console_session::{LogInRequest, SessionResponse};
 use crate::http::responses::{Created, Done, Message};
 use crate::join::about::About;
 use crate::join::embed::VisitorRequest;
+use crate::join::livekit::TokenRequest;
 use crate::join::signaling::{Answer, CandidatesRequest, OfferRequest, Taken};
 use crate::ops::health::Health;
 use crate::resources::agents::shorthand::{FromTemplateRequest, ShortAgentRequest};
@@ -34,6 +35,7 @@ use crate::resources::dead_letters::Delivery;
 use crate::resources::knowledge::{
     Added, KnowledgeBase, KnowledgeBaseWithDocuments, UpdateRequest,
 };
+use crate::resources::livekit::LiveKitAccess;
 use crate::resources::mcp::McpCreated;
 use crate::resources::meetings::MeetingRequest;
 use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestRequest};
@@ -81,7 +83,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
         add!(generator:
             AuthRequest, CandidatesRequest, ContextRequest, ConversationRequest, CredentialRequest,
             DrawnAvatarBody,
-            FeedbackRequest, FromTemplateRequest, LogInRequest, MeetingRequest, NewKeyRequest,
+            FeedbackRequest, FromTemplateRequest, LogInRequest, TokenRequest, MeetingRequest, NewKeyRequest,
             OfferRequest, PhotoAvatarBody, PhotoPreviewBody, PreviewRequest, RespondRequest, SampleRequest,
             ShortAgentRequest,
             SpeakRequest, TestRequest, UpdateRequest, VisitorRequest,
@@ -90,7 +92,7 @@ fn definitions(contract: Contract) -> Map<String, Value> {
         add!(generator:
             About, Added, Answer, Capabilities, Conversation<'_>, Created, CreatedConversation<'_>,
             CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
-            InvalidBody<'_>, JoinResponse, Key<'_>, KnowledgeBase<'_>,
+            InvalidBody<'_>, JoinResponse, LiveKitAccess, Key<'_>, KnowledgeBase<'_>,
             KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
             NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, ServerItem<'_>,
             SessionResponse<'_>, StockAvatar, Taken,

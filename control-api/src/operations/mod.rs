@@ -4,6 +4,7 @@
 mod agents;
 mod console;
 mod conversations;
+mod joining;
 mod operation;
 mod providers;
 
@@ -25,6 +26,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
     agents::OPERATIONS
         .iter()
         .chain(conversations::OPERATIONS)
+        .chain(joining::OPERATIONS)
         .chain(providers::OPERATIONS)
         .chain(console::OPERATIONS)
 }

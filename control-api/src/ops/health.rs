@@ -58,6 +58,7 @@ async fn ready(State(state): State<Arc<AppState>>) -> Response {
             .not_ready_reason()
             .or_else(|| state.engine().capacity_error())
             .or_else(|| state.engine().models_unavailable())
+            .or_else(|| state.livekit.as_ref()?.not_ready_reason())
     };
     match reason {
         // Part of the server takes no calls. The reason is reported, but a load balancer must not

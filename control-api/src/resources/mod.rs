@@ -16,6 +16,7 @@ pub(crate) mod document_resource;
 pub(crate) mod guardrails;
 pub(crate) mod knowledge;
 pub(crate) mod knowledge_cache;
+pub(crate) mod livekit;
 pub(crate) mod mcp;
 pub(crate) mod meetings;
 pub(crate) mod model_choices;
@@ -47,6 +48,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(dead_letters::routes())
         .merge(guardrails::routes())
         .merge(knowledge::routes())
+        .merge(livekit::routes())
         .merge(mcp::routes())
         .merge(meetings::routes())
         .merge(provider_trials::routes())

@@ -12,6 +12,7 @@ pub(crate) mod key_usage;
 pub(crate) mod knowledge_search;
 pub(crate) mod live_calls;
 pub(crate) mod live_pose_sets;
+pub(crate) mod livekit;
 pub(crate) mod media_link;
 pub(crate) mod meetings;
 pub(crate) mod photo_checks;
@@ -43,6 +44,7 @@ use self::key_usage::KeyUsage;
 use self::knowledge_search::{KnowledgeCache, QueryEmbedder};
 use self::live_calls::{ConnectingCalls, Connections, PendingOffers, UnconfirmedEnds};
 use self::live_pose_sets::LivePoseSets;
+use self::livekit::LiveKit;
 use self::media_link::MediaLinkSigner;
 use self::meetings::Meetings;
 use self::photo_checks::PhotoChecks;
@@ -123,6 +125,8 @@ pub(crate) struct AppState {
     pub(crate) recordings: Arc<RecordingQueue>,
     /// What the handlers and the task of meetings share.
     pub(crate) meetings: Arc<Meetings>,
+    /// The LiveKit server whose rooms agents join.
+    pub(crate) livekit: Option<Arc<LiveKit>>,
     /// Notified when a document is queued for extraction.
     pub(crate) document_queued: Arc<Notify>,
     /// Notified when a document was extracted.

@@ -128,7 +128,7 @@ pub(crate) struct Embed {
     pub(crate) origins: Vec<Origin>,
 }
 
-/// An origin such as `https://shop.example`.
+/// An origin such as `https://shop.example`, or `*` for any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(extend("format" = "origin"))]

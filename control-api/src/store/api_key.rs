@@ -133,6 +133,14 @@ impl Store {
         Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(workspace).fetch_all(self.reader_pool()).await?)
     }
 
+    /// Id of the workspace with this name or id.
+    pub(crate) async fn find_workspace(&self, name: &str) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar("SELECT id FROM workspace WHERE id = $1 OR name = $1")
+            .bind(name)
+            .fetch_optional(self.reader_pool())
+            .await?)
+    }
+
     /// The name of a workspace.
     pub(crate) async fn workspace_name(&self, id: &str) -> Result<Option<String>> {
         Ok(sqlx::query_scalar("SELECT name FROM workspace WHERE id = $1")

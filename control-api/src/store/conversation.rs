@@ -12,7 +12,9 @@
 use super::ownership::{self, Holder};
 use super::page::search_text;
 use super::server::live_servers;
-use super::{Page, Result, SqlBuilder, Store, Transaction, meeting, quota, recording};
+use super::{
+    Page, Result, SqlBuilder, Store, Transaction, livekit_room, meeting, quota, recording,
+};
 use crate::clock::Micros;
 
 /// Status as stored and as returned by the API.
@@ -289,6 +291,7 @@ pub(crate) async fn erase(tx: &mut Transaction, id: &str) -> Result<bool> {
     .await?;
     recording::erase(tx, id).await?;
     meeting::erase(tx, id).await?;
+    livekit_room::erase(tx, id).await?;
     sqlx::query("DELETE FROM event WHERE conversation = $1").bind(id).execute(&mut **tx).await?;
     sqlx::query("DELETE FROM failed_event WHERE conversation = $1")
         .bind(id)

@@ -27,6 +27,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (20, "epoch", include_str!("../../migrations/0020_epoch.sql")),
     (21, "message_deadline", include_str!("../../migrations/0021_message_deadline.sql")),
     (22, "meeting", include_str!("../../migrations/0022_meeting.sql")),
+    (23, "livekit_room", include_str!("../../migrations/0023_livekit_room.sql")),
 ];
 
 /// All migrations.

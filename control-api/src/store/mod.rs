@@ -27,6 +27,7 @@ pub(crate) mod headers;
 mod health;
 pub(crate) mod json_record;
 pub(crate) mod knowledge_base;
+pub(crate) mod livekit_room;
 mod lock;
 pub(crate) mod mcp;
 pub(crate) mod meeting;

@@ -10,6 +10,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use crate::BoxFuture;
 use crate::call_config::{CallConfig, PoseSetFile};
 use crate::metrics::MetricFamily;
+use crate::rooms::{RoomOffer, RoomSession};
 
 /// The operations that the control plane needs from the engine.
 pub trait Engine: Send + Sync + 'static {
@@ -35,6 +36,15 @@ pub trait Engine: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Box<dyn AudioLine>, OfferError>> {
         drop(offer);
         Box::pin(async { Err(OfferError::NotAcceptable("audio lines are not supported".into())) })
+    }
+
+    /// Joins a LiveKit room as an agent, and returns when the agent is in the room. The call starts
+    /// when the first person is there, and ends with the room.
+    ///
+    /// The connection to the room is restored by itself for as long as the call lives.
+    fn join_room(&self, offer: RoomOffer) -> BoxFuture<'_, Result<RoomSession, OfferError>> {
+        drop(offer);
+        Box::pin(async { Err(OfferError::NotAcceptable("rooms are not supported".into())) })
     }
 
     /// Sends a command to a running call.
@@ -163,6 +173,9 @@ pub enum OfferError {
     /// HTTP 409.
     #[error("Conversation has ended")]
     Ended,
+    /// The LiveKit server cannot be reached, or refuses the agent.
+    #[error("{0}")]
+    RoomUnavailable(String),
     /// HTTP 503: no decoder, no capacity, draining, or still loading.
     #[error("{0}")]
     NoCapacity(String),

@@ -12,6 +12,7 @@ mod event_sink;
 mod knowledge;
 pub mod metrics;
 mod recordings;
+mod rooms;
 mod tools;
 
 use core::future::Future;
@@ -29,6 +30,7 @@ pub use knowledge::Knowledge;
 pub use recordings::{
     RECORDINGS_FOLDER, capture_name, describe_disk_error, is_out_of_space, recorded_name,
 };
+pub use rooms::{RoomAccess, RoomEnd, RoomOffer, RoomSession};
 pub use tools::{RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
 
 /// A boxed future.

@@ -12,6 +12,7 @@ use conversation::input::{
     SegmentId, SpeechSegmentId, TtsEvent,
 };
 use conversation::output::{CommandOutcome, LlmRequest, Output, Rejection, TtsRequest};
+use conversation::participation::Participation;
 use conversation::settings::{AgentTurnConfig, Settings, SpokenMessage};
 use conversation::spec::{Spec, ToolSpec};
 use conversation::time::{Position, Time};
@@ -1287,4 +1288,38 @@ fn a_held_reply_goes_on_once_it_is_known_that_there_were_no_words() {
     assert!(!call.has_output(&Output::Resume));
     call.send_input(12.25, Input::Tick);
     assert!(call.has_output(&Output::Resume), "it never answers");
+}
+
+#[test]
+fn the_rules_of_a_group_hold_only_while_several_people_are_present() {
+    let rules = Participation {
+        only_with_several: true,
+        names: vec!["Monica".into()],
+        ..Participation::default()
+    };
+    let mut call =
+        Harness::new(|spec| *spec = spec.clone().with_participation(Some(rules.clone())));
+    let mut at = 1.0;
+    // Words that nobody answers, and the number of requests to the model after each.
+    let mut say = |call: &mut Harness, text: &str| {
+        call.final_transcript(at, text).send_input(at + 5.0, Input::Tick);
+        let count = call.llm_requests().len();
+        if count > 0 {
+            call.send_command(at + 5.1, Command::Interrupt);
+        }
+        at += 20.0;
+        count
+    };
+    assert_eq!(say(&mut call, "How are you?"), 1);
+    call.send_input(20.0, Input::PeoplePresent { count: 2 });
+    assert_eq!(say(&mut call, "The museum opens at nine."), 1, "not addressed");
+    assert_eq!(say(&mut call, "Monica, how many trees are there?"), 2, "addressed");
+    call.send_input(60.0, Input::PeoplePresent { count: 1 });
+    assert_eq!(say(&mut call, "The museum opens at ten."), 3, "one person again");
+    // A fixed mode does not depend on the number.
+    let fixed = Participation { only_with_several: false, ..rules };
+    let mut call = Harness::new(|spec| *spec = spec.clone().with_participation(Some(fixed)));
+    call.send_input(0.5, Input::PeoplePresent { count: 1 });
+    call.final_transcript(1.0, "The museum opens at nine.").send_input(6.0, Input::Tick);
+    assert_eq!(call.llm_requests().len(), 0);
 }

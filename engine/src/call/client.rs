@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use conversation::event::EventEnvelope;
+use conversation::event::{Event, EventEnvelope};
 use conversation::input::{Command, Input, ToolCallId};
 use conversation::output::CommandOutcome;
 use engine_api::{CallConfig, ToolBackend};
@@ -175,6 +175,12 @@ impl Call {
                 connection.send_text(now, text);
             }
         });
+        if let Some(connection) = connection {
+            connection.send_event(now, event, self.rtvi_session.unix_micros(event.at));
+        }
+        if matches!(event.event, Event::AgentState { .. }) {
+            self.show_state_in_room();
+        }
     }
 
     /// Sends the level of the user's audio, in dBFS, to the client.
@@ -183,6 +189,7 @@ impl Call {
             .connections
             .iter_mut()
             .find(|c| Some(c.number) == self.current_connection && c.channel_opened_at.is_some())
+            .filter(|connection| connection.wants_levels())
         {
             connection.send_text(now, server_messages::level_message(level));
         }

@@ -14,6 +14,9 @@ const FINAL_AUDIO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limit for the STT's last report of its use. A hosted STT closes its connection within 0.9 s.
 const FINAL_USAGE_TIMEOUT: Duration = Duration::from_millis(1_500);
 
+/// How long an agent waits in an empty room for the first person, as LiveKit's own rooms do.
+const EMPTY_ROOM_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// Whether the media thread must continue to serve a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifecycle {
@@ -90,10 +93,14 @@ impl Call {
     /// Drops offers that did not connect in time, and connections that are closed or finished.
     /// Their decoders are freed with them.
     fn drop_expired_offers(&mut self, now: Instant) {
-        let limit = self.context.timeouts.offer;
+        let timeouts = self.context.timeouts;
+        let wait_for_people =
+            if self.started_at.is_some() { timeouts.silence } else { EMPTY_ROOM_TIMEOUT };
         let (current, dropped) = (self.current_connection, &mut self.dropped_connections);
         self.connections.retain(|connection| {
             let pending = connection.connected_at.is_none() && Some(connection.number) != current;
+            let limit =
+                if connection.waits_for_people() { wait_for_people } else { timeouts.offer };
             let late = pending
                 && (connection.closed_at.is_some()
                     || now.saturating_duration_since(connection.offered_at) >= limit);
@@ -114,7 +121,8 @@ impl Call {
         if self
             .connections
             .iter()
-            .any(|c| c.connected_at.is_none() && Some(c.number) != self.current_connection)
+            .filter(|c| c.connected_at.is_none() && !c.waits_for_people())
+            .any(|c| Some(c.number) != self.current_connection)
         {
             return false;
         }

@@ -193,6 +193,7 @@ impl Call {
                 let _ = reply.send(answer);
             }
             ReplyTarget::Client(origin) => self.reply_to_client(now, origin, answer),
+            ReplyTarget::Rpc(request) => self.answer_rpc(now, request, answer),
         }
     }
 

@@ -8,8 +8,9 @@ use models::panic_isolation::catch_panic;
 use super::CallEngine;
 use super::admission::RejectReason;
 use super::vendor_connections::VendorConnections;
-use crate::messages::{LineRequest, Message, NewLineCall};
-use crate::transport::audio_line::{self, LineReply};
+use crate::messages::{ConnectedCall, LineRequest, Message};
+use crate::transport::ConnectionReply;
+use crate::transport::audio_line;
 
 /// Sample rates of lines, in Hz.
 const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
@@ -32,9 +33,9 @@ impl CallEngine {
             let request = LineRequest { conversation: offer.config.id, server, new_call: None };
             self.send_line(request, &offer)?;
             match outcome.await {
-                Ok(LineReply::Accepted) => return Ok(Box::new(line)),
-                Ok(LineReply::Rejected(why)) => return Err(why),
-                Ok(LineReply::NotRunning) => {}
+                Ok(ConnectionReply::Accepted) => return Ok(Box::new(line)),
+                Ok(ConnectionReply::Rejected(why)) => return Err(why),
+                Ok(ConnectionReply::NotRunning) => {}
                 Err(_) => return Err(OfferError::NoCapacity("the call was dropped".into())),
             }
         }
@@ -68,7 +69,7 @@ impl CallEngine {
             drop(directory);
             return self.send_to(thread, request);
         }
-        request.new_call = Some(Box::new(NewLineCall {
+        request.new_call = Some(Box::new(ConnectedCall {
             setup: Box::new(setup),
             early_commands: offer.commands.clone(),
             presence: directory.insert_call(call.id, thread),

@@ -12,11 +12,11 @@ use crate::call::pending_call::{CallHandover, PendingCall};
 use crate::connection::Connection;
 use crate::hear::decode::Decoder;
 use crate::messages::{
-    CallId, CallSetup, LineRequest, LoopbackCall, NewLineCall, OfferReply, OfferRequest,
+    CallId, CallSetup, ConnectedCall, LineRequest, LoopbackCall, OfferReply, OfferRequest,
 };
 use crate::speak::encode;
 use crate::thread;
-use crate::transport::audio_line::LineReply;
+use crate::transport::ConnectionReply;
 use crate::transport::webrtc::{AcceptError, LocalCandidate, PeerConnection};
 
 impl MediaThread {
@@ -168,7 +168,7 @@ impl MediaThread {
         }
     }
 
-    fn insert_call(
+    pub(super) fn insert_call(
         &mut self,
         now: Instant,
         setup: CallSetup,
@@ -209,18 +209,18 @@ impl MediaThread {
         let key = match (existing, new_call) {
             (Some(key), _) => key,
             (None, Some(new_call)) => {
-                let NewLineCall { setup, early_commands, presence } = *new_call;
+                let ConnectedCall { setup, early_commands, presence } = *new_call;
                 let key = setup.id;
                 let handover = CallHandover { early_commands, presence, ..CallHandover::default() };
                 let started = catch_panic(|| self.insert_call(now, *setup, handover));
                 if !matches!(started, Some(Ok(()))) {
                     tracing::error!("cannot start a call");
                     let error = OfferError::NoCapacity("the call cannot start".into());
-                    return server.reply(LineReply::Rejected(error));
+                    return server.reply(ConnectionReply::Rejected(error));
                 }
                 key
             }
-            (None, None) => return server.reply(LineReply::NotRunning),
+            (None, None) => return server.reply(ConnectionReply::NotRunning),
         };
         let make = |number| Connection::line(number, server, now);
         if let Some(call) = self.calls.get_mut(&key) {

@@ -87,6 +87,7 @@ impl MediaThread {
                 } else {
                     registry.register(socket, SOCKET_TOKEN, Interest::READABLE)?;
                 }
+                self.rooms.wake_thread(registry, !self.reads_socket_on_tick)?;
                 // Updated only after success, so that a failed registration is tried again.
                 *socket_registered = !self.reads_socket_on_tick;
             }

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
-use engine_api::{AudioLine, OfferError};
+use engine_api::AudioLine;
 use tokio::sync::oneshot;
 
-use super::TransportEvent;
 use super::resampler::StreamResampler;
+use super::{ConnectionReply, TransportEvent};
 use crate::hear::decode::SAMPLE_RATE;
 use crate::speak::AudioFrame;
 use crate::speak::playout::FRAME_SAMPLES_48K;
@@ -55,23 +55,12 @@ struct SpokenFrame {
     len: usize,
 }
 
-/// What became of a line.
-#[derive(Debug, PartialEq, Eq)]
-pub enum LineReply {
-    /// It carries the call.
-    Accepted,
-    /// Rejected.
-    Rejected(OfferError),
-    /// The call is not on this thread, and the request cannot start it.
-    NotRunning,
-}
-
 /// The call's side.
 pub struct LineServer {
     pieces: Receiver<Piece>,
     spoken: Sender<SpokenFrame>,
     /// Tells the client what became of the line, once.
-    reply: Option<oneshot::Sender<LineReply>>,
+    reply: Option<oneshot::Sender<ConnectionReply>>,
     is_connected: bool,
     /// The client is gone. What it sent may still wait.
     is_gone: bool,
@@ -104,7 +93,7 @@ pub struct Line {
 pub fn pair(
     input_rate: u32,
     output_rate: u32,
-) -> Option<(LineServer, Line, oneshot::Receiver<LineReply>)> {
+) -> Option<(LineServer, Line, oneshot::Receiver<ConnectionReply>)> {
     let heard_resampler = StreamResampler::new(input_rate, SAMPLE_RATE)?;
     let spoken_resampler = StreamResampler::new(SPOKEN_RATE, output_rate)?;
     let (pieces, received_pieces) = bounded(QUEUE_CAPACITY);
@@ -140,7 +129,7 @@ pub fn pair(
 
 impl LineServer {
     /// Tells the client what became of the line. Only the first reply counts.
-    pub(crate) fn reply(&mut self, outcome: LineReply) {
+    pub(crate) fn reply(&mut self, outcome: ConnectionReply) {
         if let Some(reply) = self.reply.take() {
             // The client may have stopped waiting. The line is then closed.
             let _ = reply.send(outcome);

@@ -5,6 +5,7 @@ pub mod audio_line;
 pub mod client_messages;
 mod data_channel_queue;
 mod ffi;
+pub mod livekit;
 pub mod loopback;
 mod pacer;
 mod resampler;
@@ -18,6 +19,7 @@ mod vp8;
 pub mod webrtc;
 
 use bytes::Bytes;
+use engine_api::OfferError;
 
 /// Sustained rate of the datagrams of one connection. A client sends some 50 audio packets a second
 /// (400 of 2.5 ms), a few checks and reports, and at most 1,100 parts of texts; a client that sends
@@ -67,6 +69,17 @@ impl From<&str> for TextMessage {
     }
 }
 
+/// What became of a connection that carries samples, or of one to a LiveKit room.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ConnectionReply {
+    /// The call has it.
+    Accepted,
+    /// Rejected.
+    Rejected(OfferError),
+    /// The call is not on this thread, and the request cannot start it.
+    NotRunning,
+}
+
 /// An event that a connection reports to its call.
 #[derive(Debug)]
 pub enum TransportEvent {
@@ -93,6 +106,8 @@ pub enum TransportEvent {
     PacketLoss(f32),
     /// The client closed the connection without a leave message (DTLS or channel closed).
     Closed,
+    /// Something happened in the LiveKit room of the call.
+    Room(livekit::RoomEvent),
 }
 
 /// One VP8 frame without its RTP descriptor. All calls that show it share its bytes.

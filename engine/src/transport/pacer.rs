@@ -55,6 +55,8 @@ pub(super) struct Packet {
     pub(super) is_key_frame: bool,
     /// Whether it is retransmitted on NACK.
     pub(super) nackable: bool,
+    /// Level of an audio packet in dBov, if its receivers want it.
+    pub(super) audio_level: Option<i8>,
     pub(super) payload: Arc<[u8]>,
 }
 
@@ -243,6 +245,7 @@ mod tests {
                     marker: false,
                     is_key_frame: key,
                     nackable: key,
+                    audio_level: None,
                     payload: vec![0; PACKET_BYTES].into(),
                 });
             }

@@ -140,6 +140,18 @@ impl RtviSession {
         server_message(json!({"state": self.state}))
     }
 
+    /// The agent's current state.
+    #[must_use]
+    pub fn state(&self) -> AgentState {
+        self.state
+    }
+
+    /// The wall clock at a time of the call, in µs since the Unix epoch.
+    #[must_use]
+    pub fn unix_micros(&self, at: Time) -> u64 {
+        self.started_unix_micros + at.as_micros()
+    }
+
     /// Whether a tool call with this id was started in the client and its result is pending.
     #[must_use]
     pub fn awaits_tool_result(&self, tool_call_id: &str) -> bool {

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use str0m::Rtc;
 use str0m::media::{Mid, Pt};
-use str0m::rtp::{RtpWrite, Ssrc};
+use str0m::rtp::{ExtensionValues, RtpWrite, Ssrc};
 
 use super::pacer::Packet;
 
 /// Capacity and maximum age of the retransmission cache: a few key frames.
 const RTX_CACHE_PACKETS: usize = 512;
 const RTX_CACHE_AGE: Duration = Duration::from_secs(3);
+
+/// Level of digital silence in dBov (RFC 6464).
+const SILENT_LEVEL: i8 = -127;
 
 pub(super) struct Track {
     pub(super) mid: Mid,
@@ -79,7 +82,15 @@ impl Track {
         let stamp = (packet.timestamp as u32).wrapping_add(self.timestamp_offset);
         let write =
             RtpWrite::new(self.pt, self.sequence.into(), stamp, packet.wallclock, packet.payload);
-        stream.write_rtp(write.marker(packet.marker).nackable(packet.nackable));
+        let mut write = write.marker(packet.marker).nackable(packet.nackable);
+        if let Some(level) = packet.audio_level {
+            write = write.ext_vals(ExtensionValues {
+                audio_level: Some(level),
+                voice_activity: Some(level > SILENT_LEVEL),
+                ..ExtensionValues::default()
+            });
+        }
+        stream.write_rtp(write);
         self.sequence += 1;
     }
 

@@ -62,7 +62,7 @@ const NO_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// The server's DTLS certificate. Generating one takes about 0.2 s, so generate it once, at
 /// start-up.
 #[derive(Clone, Debug)]
-pub struct Certificate(str0m::config::DtlsCert);
+pub struct Certificate(pub(super) str0m::config::DtlsCert);
 
 impl Certificate {
     /// Generates a key and its self-signed certificate; `None` if the crypto library fails.
@@ -103,11 +103,11 @@ impl From<sdp::SdpRejection> for AcceptError {
 
 /// One peer connection. Its owner feeds datagrams and time, and drains [`PeerConnection::poll`].
 pub struct PeerConnection {
-    rtc: Rtc,
+    pub(super) rtc: Rtc,
     id: String,
     ufrag: String,
     stream_id: String,
-    opus_pt: Option<Pt>,
+    pub(super) opus_pt: Option<Pt>,
     audio_track: Option<Track>,
     video_track: Option<Track>,
     packetizer: Packetizer,
@@ -118,7 +118,7 @@ pub struct PeerConnection {
     send_queue: SendQueue,
     /// Outputs of str0m after a received datagram, for [`PeerConnection::poll`].
     pending_outputs: VecDeque<Output>,
-    next_timeout: Instant,
+    pub(super) next_timeout: Instant,
     last_heard: Option<Instant>,
     /// Deadline of the current phase of closing.
     close_deadline: Option<Instant>,
@@ -176,7 +176,14 @@ impl PeerConnection {
                 }
             }
         }
-        let mut connection = Self {
+        let mut connection = Self::from_rtc(rtc, now);
+        let answer = connection.renegotiate(offer, now)?;
+        Ok((connection, answer))
+    }
+
+    /// A connection whose negotiation is still to come.
+    pub(super) fn from_rtc(rtc: Rtc, now: Instant) -> Self {
+        Self {
             rtc,
             id: random_hex(32),
             ufrag: String::new(),
@@ -195,9 +202,7 @@ impl PeerConnection {
             close_deadline: None,
             close_sent: false,
             close_reported: false,
-        };
-        let answer = connection.renegotiate(offer, now)?;
-        Ok((connection, answer))
+        }
     }
 
     /// Answers a further offer on this connection. [`PeerConnection::ufrag`] may change.
@@ -226,7 +231,10 @@ impl PeerConnection {
     }
 
     /// Reads the negotiated codecs and tracks from the session.
-    fn adopt_media(&mut self, mids: impl Iterator<Item = Mid>) -> Result<(), AcceptError> {
+    pub(super) fn adopt_media(
+        &mut self,
+        mids: impl Iterator<Item = Mid>,
+    ) -> Result<(), AcceptError> {
         let pt = |rtc: &Rtc, codec: Codec, mid: Mid| {
             let offered =
                 rtc.media(mid).map(|media| media.remote_pts().to_vec()).unwrap_or_default();
@@ -358,11 +366,19 @@ impl PeerConnection {
     /// Takes the next audio packet of the user out of the outputs that datagrams have caused, so
     /// that a tick hears it before the connection is polled.
     pub fn take_audio(&mut self, now: Instant) -> Option<TransportEvent> {
+        let packet = self.take_rtp_packet()?;
+        self.translate(now, packet)
+    }
+
+    /// Takes the event of the next received RTP packet.
+    pub(super) fn take_rtp_packet(&mut self) -> Option<str0m::Event> {
         let is_packet =
             |output: &Output| matches!(output, Output::Event(str0m::Event::RtpPacket(_)));
         let position = self.pending_outputs.iter().position(is_packet)?;
-        let Some(Output::Event(event)) = self.pending_outputs.remove(position) else { return None };
-        self.translate(now, event)
+        match self.pending_outputs.remove(position) {
+            Some(Output::Event(event)) => Some(event),
+            _ => None,
+        }
     }
 
     /// When [`PeerConnection::handle_timeout`] is due next.
@@ -385,6 +401,16 @@ impl PeerConnection {
         now: Instant,
         transmit: &mut impl FnMut(Transmit),
     ) -> Option<TransportEvent> {
+        self.poll_with(now, transmit, Self::translate)
+    }
+
+    /// [`PeerConnection::poll`] with another translation of str0m's events.
+    pub(super) fn poll_with<E: From<TransportEvent>>(
+        &mut self,
+        now: Instant,
+        transmit: &mut impl FnMut(Transmit),
+        mut translate: impl FnMut(&mut Self, Instant, str0m::Event) -> Option<E>,
+    ) -> Option<E> {
         let mut timeouts = 0;
         loop {
             match self.pending_outputs.pop_front().map_or_else(|| self.rtc.poll_output(), Ok) {
@@ -400,7 +426,7 @@ impl PeerConnection {
                     }
                 }
                 Ok(Output::Event(event)) => {
-                    if let Some(event) = self.translate(now, event) {
+                    if let Some(event) = translate(self, now, event) {
                         return Some(event);
                     }
                 }
@@ -419,7 +445,7 @@ impl PeerConnection {
                     }
                     if !self.rtc.is_alive() {
                         self.next_timeout = now + NO_TIMEOUT;
-                        return self.closed_event();
+                        return self.closed_event().map(E::from);
                     }
                     let at = [self.close_deadline, self.pacer.next_deadline()]
                         .into_iter()
@@ -432,10 +458,15 @@ impl PeerConnection {
                     tracing::debug!(%error, "peer connection failed");
                     self.rtc.disconnect();
                     self.next_timeout = now + NO_TIMEOUT;
-                    return self.closed_event();
+                    return self.closed_event().map(E::from);
                 }
             }
         }
+    }
+
+    /// The channel whose last messages a closing connection waits for.
+    pub(super) fn set_data_channel(&mut self, channel: ChannelId) {
+        self.data_channel = Some(channel);
     }
 
     fn closed_event(&mut self) -> Option<TransportEvent> {
@@ -443,7 +474,11 @@ impl PeerConnection {
         (!reported && self.close_deadline.is_none()).then_some(TransportEvent::Closed)
     }
 
-    fn translate(&mut self, now: Instant, event: str0m::Event) -> Option<TransportEvent> {
+    pub(super) fn translate(
+        &mut self,
+        now: Instant,
+        event: str0m::Event,
+    ) -> Option<TransportEvent> {
         match event {
             str0m::Event::Connected => Some(TransportEvent::Connected),
             str0m::Event::RtpPacket(packet) => {
@@ -460,9 +495,9 @@ impl PeerConnection {
                 .as_ref()
                 .is_some_and(|video| video.mid == request.mid)
                 .then_some(TransportEvent::KeyFrameRequested),
-            str0m::Event::EgressBitrateEstimate(BweKind::Remb { estimate, .. }) => {
-                Some(TransportEvent::BandwidthEstimate(estimate.as_u64()))
-            }
+            str0m::Event::EgressBitrateEstimate(
+                BweKind::Remb { estimate, .. } | BweKind::Twcc { estimate, .. },
+            ) => Some(TransportEvent::BandwidthEstimate(estimate.as_u64())),
             str0m::Event::MediaEgressStats(stats) => {
                 let is = |track: &Option<Track>| {
                     track.as_ref().is_some_and(|track| track.mid == stats.mid)
@@ -491,6 +526,19 @@ impl PeerConnection {
     /// Queues an Opus packet of the agent's audio. `timestamp` counts samples at 48 kHz; `marker`
     /// starts a talk spurt.
     pub fn send_audio(&mut self, now: Instant, timestamp: u64, marker: bool, payload: &[u8]) {
+        self.send_audio_with_level(now, timestamp, marker, payload, None);
+    }
+
+    /// [`PeerConnection::send_audio`] with the level of the frame in dBov, from −127 to 0 (RFC
+    /// 6464). `None` = without the header extension.
+    pub(super) fn send_audio_with_level(
+        &mut self,
+        now: Instant,
+        timestamp: u64,
+        marker: bool,
+        payload: &[u8],
+        audio_level: Option<i8>,
+    ) {
         let wallclock = self.wallclock(
             now,
             Duration::from_nanos((u128::from(timestamp) * 1_000_000_000 / 48_000) as u64),
@@ -504,6 +552,7 @@ impl PeerConnection {
                 marker,
                 is_key_frame: false,
                 nackable: false,
+                audio_level,
                 payload: payload.into(),
             },
         );
@@ -536,6 +585,7 @@ impl PeerConnection {
                 marker,
                 is_key_frame: key,
                 nackable,
+                audio_level: None,
                 payload,
             })
         });
@@ -651,7 +701,7 @@ impl PeerConnection {
         true
     }
 
-    fn declare_tracks(&mut self) {
+    pub(super) fn declare_tracks(&mut self) {
         for track in [&mut self.audio_track, &mut self.video_track].into_iter().flatten() {
             track.declare(&mut self.rtc);
         }

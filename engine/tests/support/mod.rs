@@ -19,13 +19,14 @@ use engine::hear::vad::{NetworkState, Vad, WINDOW};
 use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
-    CallId, CallModels, CallSetup, LineRequest, LoopbackCall, Message, NewCall, NewLineCall,
+    CallId, CallModels, CallSetup, ConnectedCall, LineRequest, LoopbackCall, Message, NewCall,
     OfferReply, OfferRequest, PrepareCall, ThreadResources,
 };
 use engine::recorder::{self, Recorder};
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
-use engine::transport::audio_line::{self, Line, LineReply};
+use engine::transport::ConnectionReply;
+use engine::transport::audio_line::{self, Line};
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::socket::Socket;
 use engine::transport::tcp;
@@ -546,27 +547,27 @@ impl Harness {
         let id = call.id;
         let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: answer.to_owned() });
         let stt = self.scripted_stt(script);
-        let new_call = NewLineCall {
+        let new_call = ConnectedCall {
             setup: Box::new(self.call_setup(call, &stt, llm, tts, None)),
             early_commands: Vec::new(),
             presence: PresenceGuard::default(),
         };
         let (line, reply) = self.send_line(id, Some(new_call), rate);
-        assert_eq!(reply, LineReply::Accepted);
+        assert_eq!(reply, ConnectionReply::Accepted);
         line
     }
 
     /// A further connection for a call; returns what became of it, too.
-    pub fn open_line(&mut self, id: u128, rate: u32) -> (Line, LineReply) {
+    pub fn open_line(&mut self, id: u128, rate: u32) -> (Line, ConnectionReply) {
         self.send_line(ConversationId(id), None, rate)
     }
 
     fn send_line(
         &mut self,
         conversation: ConversationId,
-        new_call: Option<NewLineCall>,
+        new_call: Option<ConnectedCall>,
         rate: u32,
-    ) -> (Line, LineReply) {
+    ) -> (Line, ConnectionReply) {
         let (server, line, mut reply) = audio_line::pair(rate, rate).unwrap();
         let request = LineRequest { conversation, server, new_call: new_call.map(Box::new) };
         assert!(self.inbox.requests.send(Message::Line(Box::new(request))).is_ok());

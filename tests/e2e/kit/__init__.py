@@ -16,6 +16,8 @@ Clients:
 - provider_call: a call with the fakes of hosted providers
 - recorded_call: a recorded call whose words and mouth can be found in the file
 - sdp: the offer of a third-party client, as text
+- livekit_client: a participant of a LiveKit room, with the official SDK
+- livekit_pages: pages with LiveKit's clients for browsers
 
 Stand-ins for what the server or the browser talks to:
 
@@ -25,6 +27,8 @@ Stand-ins for what the server or the browser talks to:
 - providers: hosted speech-to-text, language models and text-to-speech
 - preview_stub: avatar previews without drawing
 - object_storage: MinIO, with a relay in front of it
+- livekit_server: livekit-server, its tokens and its API
+- livekit_rooms: our servers that serve its rooms
 - relay: a network with loss, delay, reordering and limited bandwidth
 
 Words and sounds:

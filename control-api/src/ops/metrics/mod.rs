@@ -24,6 +24,7 @@ use crate::error::ApiError;
 use crate::http::auth::bearer_token;
 use crate::http::peer;
 use crate::state::AppState;
+use crate::state::livekit::LiveKit;
 use crate::store::{self, Store};
 
 /// Maximum time of the store's counts. A collector waits 10 s by default, and other requests are
@@ -67,6 +68,7 @@ async fn metrics(
         Err(_) => tracing::debug!("metrics without the store's counts: no answer"),
     }
     families.extend(state.engine().metrics());
+    families.extend(state.livekit.iter().flat_map(|livekit| livekit_metrics(livekit)));
     families.extend(runtime::collect());
     let failed = |cause: String| ApiError::Internal("Internal server error", cause);
     // `collect` reads files, so it runs in a blocking thread.
@@ -162,6 +164,30 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
              MP4.",
         )
         .with_value(written.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
+    ]
+}
+
+/// Metrics of LiveKit; empty if it is not configured.
+fn livekit_metrics(livekit: &LiveKit) -> Vec<MetricFamily> {
+    let (accepted, failed) = livekit.rooms.job_counts();
+    vec![
+        MetricFamily::gauge(
+            "visavis_livekit_registered",
+            "Whether the server is registered as a worker of LiveKit: 1 or 0.",
+        )
+        .with_value(u64::from(livekit.is_registered())),
+        MetricFamily::gauge("visavis_livekit_rooms", "LiveKit rooms that the server serves.")
+            .with_value(livekit.rooms.count() as u64),
+        MetricFamily::counter("visavis_livekit_jobs_accepted", "Jobs of LiveKit that were accepted.")
+            .with_value(accepted),
+        MetricFamily::counter("visavis_livekit_jobs_failed", "Jobs of LiveKit that have failed.")
+            .with_value(failed),
+        MetricFamily::counter(
+            "visavis_livekit_jobs_lost",
+            "Rooms with a caller and without an agent, because LiveKit has lost the job. They got an \
+             agent directly.",
+        )
+        .with_each("cause", livekit.rooms.lost_counts()),
     ]
 }
 

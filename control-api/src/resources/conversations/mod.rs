@@ -32,6 +32,7 @@ use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
+use crate::resources::livekit::{self, LiveKitAccess};
 use crate::resources::{avatars, backgrounds, recording_link};
 use crate::state::AppState;
 use crate::store::agent::Agent;
@@ -124,6 +125,19 @@ pub(crate) struct ConversationRequest {
     user_id: Option<String>,
     context: Option<ContextValue>,
     meta_data: Option<Map<String, Value>>,
+    /// How the client connects. Default: `webrtc`.
+    transport: Option<ClientTransport>,
+}
+
+/// How a client connects to its call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientTransport {
+    /// Directly to this server.
+    #[default]
+    WebRtc,
+    /// In a LiveKit room.
+    LiveKit,
 }
 
 /// The same with the names of `/v1/auth/conversation`.
@@ -143,7 +157,7 @@ pub(crate) struct AuthRequest {
 
 impl From<AuthRequest> for ConversationRequest {
     fn from(AuthRequest { agent_id, user_name, user_id, context, meta_data }: AuthRequest) -> Self {
-        Self { agent_id, user_name, user_id, context, meta_data }
+        Self { agent_id, user_name, user_id, context, meta_data, transport: None }
     }
 }
 
@@ -295,6 +309,9 @@ pub(crate) struct CreatedConversation<'a> {
     join_link: String,
     #[serde(flatten)]
     info: JoinInfo,
+    /// The room, if `transport` is `livekit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    livekit: Option<LiveKitAccess>,
 }
 
 fn join_info(state: &AppState, row: &Row, base: &str) -> JoinInfo {
@@ -353,13 +370,19 @@ async fn create(
     BaseUrl(base): BaseUrl,
     Json(body): Json,
 ) -> Result<(StatusCode, axum::Json<Value>), ApiError> {
-    let new_conversation = parse_new_conversation(body)?;
-    let row = create_record(&state, &caller.workspace, &new_conversation).await?;
+    let request: ConversationRequest = body::parse(body)?;
+    let is_in_room = request.transport == Some(ClientTransport::LiveKit);
+    if is_in_room {
+        livekit::require_livekit(&state)?;
+    }
+    let row = create_record(&state, &caller.workspace, &request.into()).await?;
+    let access = is_in_room.then(|| livekit::access_of_conversation(&state, &row)).transpose()?;
     let projection = record::load_projection(&state, &row).await?;
     let response = CreatedConversation {
         conversation: record::detail(&row, None, projection, RecordingView::default()),
         join_link: record::join_link(&state, &row, &base),
         info: join_info(&state, &row, &base),
+        livekit: access,
     };
     Ok((StatusCode::CREATED, axum::Json(json!(response))))
 }

@@ -117,6 +117,11 @@ pub enum Input {
         /// When the speech stopped.
         at: Time,
     },
+    /// The number of people in the conversation, besides the agent.
+    PeoplePresent {
+        /// The number.
+        count: u32,
+    },
     /// The STT's provider has an opinion about the user's turn.
     TurnHint(TurnHint),
     /// The answer of the turn model.

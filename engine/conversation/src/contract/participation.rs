@@ -63,6 +63,11 @@ pub enum Decider {
 pub struct Participation {
     /// Which utterances the agent answers.
     pub mode: ParticipationMode,
+    /// Whether the mode holds only while several people are present
+    /// ([`Input::PeoplePresent`](crate::contract::input::Input::PeoplePresent)). With one person,
+    /// every utterance is answered, as in a call.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub only_with_several: bool,
     /// What decides where the rules do not.
     pub decide: Decider,
     /// The names by which people address the agent.
@@ -93,6 +98,7 @@ impl Default for Participation {
     fn default() -> Self {
         Self {
             mode: ParticipationMode::Participant,
+            only_with_several: false,
             decide: Decider::Rules,
             names: Vec::new(),
             wake_phrase: None,

@@ -8,9 +8,10 @@ use crate::contract::participation::{Decider, Participation};
 use crate::contract::setting_error::SettingError;
 use crate::contract::settings::parse_seconds;
 
-/// The keys of `config.turn.meeting`. All but `decide` are in seconds.
-pub const MEETING_SETTING_KEYS: [&str; 8] = [
+/// The keys of `config.turn.meeting`. All but `decide` and `room_mode` are in seconds.
+pub const MEETING_SETTING_KEYS: [&str; 9] = [
     "decide",
+    "room_mode",
     "min_endpointing_delay",
     "max_endpointing_delay",
     "min_silence_before_answer",
@@ -43,6 +44,16 @@ impl Participation {
                     }
                 };
                 return Ok(true);
+            }
+            // The mode of LiveKit rooms. That of a meeting is part of the request for it.
+            "room_mode" => {
+                return match value.as_str() {
+                    Some("one_to_one" | "participant" | "observer") => Ok(true),
+                    _ => Err(SettingError::new(
+                        "meeting.room_mode",
+                        "must be one_to_one, participant or observer",
+                    )),
+                };
             }
             _ => return Ok(false),
         };

@@ -108,8 +108,17 @@ impl Spec {
     #[must_use]
     pub fn with_participation(self, participation: Option<Participation>) -> Self {
         let Some(rules) = participation else { return self };
+        let is_group = rules.is_group() && !rules.only_with_several;
+        let spec = Self { participation: Some(rules), ..self };
+        if is_group { spec.for_group() } else { spec }
+    }
+
+    /// These rules while only some utterances are answered.
+    #[must_use]
+    pub(crate) fn for_group(self) -> Self {
         let mut spec = self;
-        if rules.is_group() {
+        if let Some(rules) = &spec.participation {
+            let is_observer = rules.mode == ParticipationMode::Observer;
             spec.min_interruption_duration =
                 spec.min_interruption_duration.min(MAX_GROUP_INTERRUPTION_DURATION);
             spec.min_interruption_words = 0;
@@ -117,9 +126,9 @@ impl Spec {
             spec.preemptive_tts = false;
             spec.idle_timeout = None;
             spec.warning_message = None;
-            spec.greeting = spec.greeting.filter(|_| rules.mode != ParticipationMode::Observer);
+            spec.greeting = spec.greeting.filter(|_| !is_observer);
         }
-        Self { participation: Some(rules), ..spec }
+        spec
     }
 
     /// Checks that every value is in range. Settings guarantee this; a file does not.

@@ -247,6 +247,7 @@ impl Conversation {
             Input::SttProvider(provider) => self.stt_provider = Some(provider),
             Input::SpeakerStarted { name, at } => self.speaker_started(&name, at),
             Input::SpeakerStopped { name, at } => self.speaker_stopped(&name, at),
+            Input::PeoplePresent { count } => self.people_present(count),
             Input::TurnHint(hint) => self.handle_turn_hint(hint),
             Input::TurnProbability { speech_segment, probability: p } => {
                 self.handle_turn_probability(speech_segment, p)

@@ -48,7 +48,21 @@ struct AnswerDecision {
 impl Conversation {
     /// The rules of a conversation in which only some utterances are answered.
     pub(crate) fn group_rules(&self) -> Option<&Participation> {
-        self.spec.participation.as_ref().filter(|rules| rules.is_group())
+        let rules = self.spec.participation.as_ref().filter(|rules| rules.is_group())?;
+        (!rules.only_with_several || self.people.spec_for_one.is_some()).then_some(rules)
+    }
+
+    /// People came or left. The rules of a group hold from the second person on.
+    pub(crate) fn people_present(&mut self, count: u32) {
+        let depends = self.spec.participation.as_ref().is_some_and(|rules| rules.only_with_several);
+        if count > 1 && depends && self.people.spec_for_one.is_none() {
+            self.people.spec_for_one = Some(Box::new(self.spec.clone()));
+            self.spec = self.spec.clone().for_group();
+        } else if count <= 1
+            && let Some(spec) = self.people.spec_for_one.take()
+        {
+            self.spec = *spec;
+        }
     }
 
     pub(crate) fn speaker_started(&mut self, name: &str, at: Time) {

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use crate::contract::spec::Spec;
 use crate::contract::time::Time;
 
 /// How long reports about speakers are kept: they may be late by seconds, and correct committed
@@ -64,6 +65,8 @@ pub(crate) struct People {
     pub(crate) answered: Option<Option<String>>,
     /// End of the last answer that was heard.
     pub(crate) last_answer_end: Option<Time>,
+    /// The rules for one person, while those of a group hold because several are present.
+    pub(crate) spec_for_one: Option<Box<Spec>>,
     /// The speaker of a wake phrase without a request, and the time until which one may follow.
     pub(crate) attention: Option<(Option<String>, Time)>,
 }

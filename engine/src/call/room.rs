@@ -1,0 +1,135 @@
+//! A call in a LiveKit room: its people, what they ask for, and the end of the room.
+
+use std::time::Instant;
+
+use conversation::event::Event;
+use conversation::input::{Command, Input};
+use conversation::output::CommandOutcome;
+use conversation::time::Time;
+
+use super::{Call, ReplyTarget};
+use crate::transport::livekit::room_peer::RoomSignal;
+use crate::transport::livekit::room_socket::ReceiveBuffers;
+use crate::transport::livekit::{RequestOrigin, RoomCommand, RoomEvent};
+
+/// The remote procedure call that a command came from.
+pub(super) struct RpcRequest {
+    connection: u32,
+    caller: String,
+    request_id: String,
+}
+
+impl Call {
+    /// Reads the datagrams of a room's socket. Returns whether there may be more, and how many were
+    /// dropped.
+    pub(crate) fn read_room_socket(
+        &mut self,
+        now: Instant,
+        number: u32,
+        buffers: &mut ReceiveBuffers,
+    ) -> (bool, u64) {
+        let connection = self.connections.iter_mut().find(|c| c.number == number);
+        connection.map_or((false, 0), |c| c.read_room_socket(now, buffers))
+    }
+
+    /// Handles a signal of the LiveKit server.
+    pub(crate) fn handle_room_signal(&mut self, now: Instant, id: &str, signal: RoomSignal) {
+        if let Some(connection) = self.connection_by_id(id) {
+            connection.handle_room_signal(now, signal);
+        }
+    }
+
+    pub(super) fn handle_room_event(&mut self, now: Instant, number: u32, event: RoomEvent) {
+        // A connection that was replaced reports what the new one knows better.
+        let is_obsolete = self.current_connection.is_some_and(|current| current > number);
+        if is_obsolete {
+            return;
+        }
+        match event {
+            RoomEvent::CallersChanged { count } => self.set_people(now, count),
+            RoomEvent::CallerLeft { identity } => {
+                let left = Event::ParticipantLeft { id: identity };
+                self.handle_room_input(now, Input::ExternalEvent(left));
+            }
+            RoomEvent::Speaker { name, is_speaking, at } => {
+                let at = self.time_of(at);
+                self.handle_room_input(
+                    now,
+                    match is_speaking {
+                        true => Input::SpeakerStarted { name, at },
+                        false => Input::SpeakerStopped { name, at },
+                    },
+                );
+            }
+            RoomEvent::Request(request) => self.handle_room_command(now, number, request),
+            RoomEvent::Closed(end) => {
+                tracing::info!(reason = ?end, "the agent has left its room");
+                if self.started_at.is_none() {
+                    self.ended_at = Some(now);
+                } else {
+                    self.user_left(now);
+                }
+            }
+        }
+    }
+
+    fn handle_room_input(&mut self, now: Instant, input: Input) {
+        if self.is_running() {
+            self.handle_input(now, input);
+        }
+    }
+
+    /// Tells the conversation how many people are there. Calls outside of rooms have one.
+    pub(super) fn set_people(&mut self, now: Instant, count: u32) {
+        self.people_in_room = count;
+        if count > 0 {
+            self.handle_room_input(now, Input::PeoplePresent { count });
+        }
+    }
+
+    fn time_of(&self, at: Instant) -> Time {
+        let since = self.started_at.map(|start| at.saturating_duration_since(start));
+        Time::from_micros(since.unwrap_or_default().as_micros() as u64)
+    }
+
+    fn handle_room_command(&mut self, now: Instant, number: u32, request: RoomCommand) {
+        let RoomCommand { command, origin } = request;
+        if !self.is_running() {
+            return;
+        }
+        let is_question = matches!(command, Command::Respond { .. });
+        if is_question && self.question_bucket.as_mut().is_some_and(|q| !q.try_take(now)) {
+            tracing::debug!("a message of the chat was dropped: too many questions");
+            return;
+        }
+        let reply = match origin {
+            RequestOrigin::Chat => None,
+            RequestOrigin::Rpc { caller, request_id } => {
+                Some(ReplyTarget::Rpc(RpcRequest { connection: number, caller, request_id }))
+            }
+        };
+        self.submit_command(now, command, reply);
+    }
+
+    pub(super) fn answer_rpc(&mut self, now: Instant, request: RpcRequest, answer: CommandOutcome) {
+        let RpcRequest { connection, caller, request_id } = request;
+        let outcome = match answer {
+            CommandOutcome::Rejected(why) => Err(why.to_string()),
+            _ => Ok(()),
+        };
+        let peer = self.connections.iter_mut().find(|c| c.number == connection);
+        if let Some(peer) = peer.and_then(|connection| connection.room_peer()) {
+            peer.answer_rpc(now, &caller, &request_id, outcome);
+        }
+    }
+
+    /// Shows clients of a room what the agent does.
+    pub(super) fn show_state_in_room(&mut self) {
+        let state = self.rtvi_session.state();
+        let current =
+            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
+        if let Some(peer) = current.and_then(|connection| connection.room_peer()) {
+            peer.set_state(state);
+        }
+    }
+}

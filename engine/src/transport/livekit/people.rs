@@ -1,0 +1,223 @@
+//! Who is in a room, as the server reports it.
+
+use livekit_protocol as proto;
+use proto::participant_info::{Kind, State};
+use proto::{DisconnectReason, ParticipantInfo, TrackSource, TrackType};
+
+/// Maximum number of people that are followed. Those beyond are not heard.
+const MAX_PEOPLE: usize = 64;
+/// Maximum number of voices that are heard at the same time.
+pub(super) const MAX_VOICES: usize = 16;
+
+/// A person whom the agent hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Person {
+    pub(super) sid: String,
+    pub(super) identity: String,
+    /// The name that is shown; the identity without one.
+    pub(super) name: String,
+    /// Audio tracks that the agent subscribes to.
+    pub(super) tracks: Vec<String>,
+}
+
+/// What a report changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PeopleChange {
+    /// A person came.
+    Joined,
+    /// A person left.
+    Left { person: Person, reason: DisconnectReason },
+    /// The agent should subscribe to this track.
+    TrackAdded(String),
+    /// A track is gone.
+    TrackRemoved(String),
+}
+
+/// The people in a room. Other agents, and those that only record, are not among them.
+#[derive(Default)]
+pub(super) struct People {
+    people: Vec<Person>,
+}
+
+impl People {
+    pub(super) fn count(&self) -> usize {
+        self.people.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Person> {
+        self.people.iter()
+    }
+
+    /// The person who publishes this track.
+    pub(super) fn owner_of(&self, track: &str) -> Option<&Person> {
+        self.people.iter().find(|person| person.tracks.iter().any(|sid| sid == track))
+    }
+
+    /// Whether this is the identity of one of the people.
+    pub(super) fn is_known(&self, identity: &str) -> bool {
+        self.people.iter().any(|person| person.identity == identity)
+    }
+
+    /// Applies a report about participants, which has only those that changed.
+    pub(super) fn update(&mut self, reports: &[ParticipantInfo], ours: &str) -> Vec<PeopleChange> {
+        let mut changes = Vec::new();
+        for report in reports.iter().filter(|report| report.identity != ours && is_person(report)) {
+            // A person who comes back may be reported under a new sid before the old one has left.
+            let index = self.people.iter().position(|person| person.sid == report.sid);
+            if report.state() == State::Disconnected {
+                if let Some(index) = index {
+                    self.remove(index, report.disconnect_reason(), &mut changes);
+                }
+                continue;
+            }
+            let index = index.or_else(|| self.add(report, &mut changes));
+            if let Some(index) = index {
+                self.update_tracks(index, report, &mut changes);
+            }
+        }
+        changes
+    }
+
+    /// Replaces everything by a complete report: those it does not have are gone.
+    pub(super) fn replace(&mut self, reports: &[ParticipantInfo], ours: &str) -> Vec<PeopleChange> {
+        let mut changes = Vec::new();
+        for index in (0..self.people.len()).rev() {
+            if !reports.iter().any(|report| report.sid == self.people[index].sid) {
+                self.remove(index, DisconnectReason::UnknownReason, &mut changes);
+            }
+        }
+        changes.extend(self.update(reports, ours));
+        changes
+    }
+
+    fn add(&mut self, report: &ParticipantInfo, changes: &mut Vec<PeopleChange>) -> Option<usize> {
+        if self.people.len() >= MAX_PEOPLE {
+            return None;
+        }
+        let name = [&report.name, &report.identity].into_iter().find(|name| !name.is_empty());
+        self.people.push(Person {
+            sid: report.sid.clone(),
+            identity: report.identity.clone(),
+            name: name.cloned().unwrap_or_default(),
+            tracks: Vec::new(),
+        });
+        changes.push(PeopleChange::Joined);
+        Some(self.people.len() - 1)
+    }
+
+    fn remove(&mut self, index: usize, reason: DisconnectReason, changes: &mut Vec<PeopleChange>) {
+        let person = self.people.remove(index);
+        changes.extend(person.tracks.iter().cloned().map(PeopleChange::TrackRemoved));
+        changes.push(PeopleChange::Left { person, reason });
+    }
+
+    fn update_tracks(
+        &mut self,
+        index: usize,
+        report: &ParticipantInfo,
+        changes: &mut Vec<PeopleChange>,
+    ) {
+        if !report.name.is_empty() {
+            report.name.clone_into(&mut self.people[index].name);
+        }
+        let voices: Vec<&str> = report
+            .tracks
+            .iter()
+            .filter(|track| track.r#type() == TrackType::Audio)
+            .filter(|track| track.source() != TrackSource::ScreenShareAudio)
+            .map(|track| track.sid.as_str())
+            .collect();
+        self.people[index].tracks.retain(|sid| {
+            let stays = voices.contains(&sid.as_str());
+            if !stays {
+                changes.push(PeopleChange::TrackRemoved(sid.clone()));
+            }
+            stays
+        });
+        for sid in voices {
+            let heard: usize = self.people.iter().map(|person| person.tracks.len()).sum();
+            let person = &mut self.people[index];
+            if heard < MAX_VOICES && !person.tracks.iter().any(|known| known == sid) {
+                person.tracks.push(sid.to_owned());
+                changes.push(PeopleChange::TrackAdded(sid.to_owned()));
+            }
+        }
+    }
+}
+
+/// Whether a participant is somebody to talk with.
+fn is_person(report: &ParticipantInfo) -> bool {
+    !matches!(report.kind(), Kind::Agent | Kind::Egress)
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::TrackInfo;
+
+    use super::*;
+
+    fn track(sid: &str, kind: TrackType, source: TrackSource) -> TrackInfo {
+        let (r#type, source) = (kind as i32, source as i32);
+        TrackInfo { sid: sid.into(), r#type, source, ..TrackInfo::default() }
+    }
+
+    fn person(sid: &str, tracks: Vec<TrackInfo>) -> ParticipantInfo {
+        let (identity, state) = (format!("id-{sid}"), State::Active as i32);
+        ParticipantInfo { sid: sid.into(), identity, state, tracks, ..ParticipantInfo::default() }
+    }
+
+    fn microphone(sid: &str) -> TrackInfo {
+        track(sid, TrackType::Audio, TrackSource::Microphone)
+    }
+
+    #[test]
+    fn only_voices_of_people_are_subscribed() {
+        let mut people = People::default();
+        let tracks = vec![
+            microphone("TR_m"),
+            track("TR_c", TrackType::Video, TrackSource::Camera),
+            track("TR_s", TrackType::Audio, TrackSource::ScreenShareAudio),
+        ];
+        let mut agent = person("PA_a", vec![microphone("TR_a")]);
+        agent.kind = Kind::Agent as i32;
+        let ours = person("PA_o", vec![microphone("TR_o")]);
+        let changes = people.update(&[person("PA_1", tracks), agent, ours], "id-PA_o");
+        assert_eq!(changes, [PeopleChange::Joined, PeopleChange::TrackAdded("TR_m".into())]);
+        assert_eq!(people.owner_of("TR_m").unwrap().name, "id-PA_1");
+    }
+
+    #[test]
+    fn a_person_who_leaves_takes_the_tracks_along() {
+        let mut people = People::default();
+        people.update(&[person("PA_1", vec![microphone("TR_1")])], "us");
+        let mut left = person("PA_1", vec![]);
+        left.state = State::Disconnected as i32;
+        left.disconnect_reason = DisconnectReason::ClientInitiated as i32;
+        let changes = people.update(&[left.clone()], "us");
+        assert_eq!(changes[0], PeopleChange::TrackRemoved("TR_1".into()));
+        let PeopleChange::Left { reason, .. } = &changes[1] else { panic!("{changes:?}") };
+        assert_eq!((*reason, people.count()), (DisconnectReason::ClientInitiated, 0));
+        assert_eq!(people.update(&[left], "us"), [], "a second report changes nothing");
+    }
+
+    #[test]
+    fn a_flood_of_people_and_tracks_is_bounded() {
+        let mut people = People::default();
+        let many = |sid: &str| (0..40).map(|n| microphone(&format!("TR_{sid}_{n}"))).collect();
+        for n in 0..200 {
+            let sid = format!("PA_{n}");
+            people.update(&[person(&sid, many(&sid))], "us");
+        }
+        let tracks: usize = people.iter().map(|person| person.tracks.len()).sum();
+        assert_eq!((people.count(), tracks), (MAX_PEOPLE, MAX_VOICES));
+    }
+
+    #[test]
+    fn a_complete_report_removes_those_it_lacks() {
+        let mut people = People::default();
+        people.update(&[person("PA_1", vec![microphone("TR_1")]), person("PA_2", vec![])], "us");
+        let changes = people.replace(&[person("PA_2", vec![microphone("TR_2")])], "us");
+        assert_eq!(changes.len(), 3, "{changes:?}");
+        assert!(people.owner_of("TR_1").is_none() && people.owner_of("TR_2").is_some());
+    }
+}
