@@ -66,7 +66,7 @@ use crate::transport::webrtc::{Protocol, Transmit};
 use crate::usage::UsageCounter;
 use client::ClientRequest;
 use recording::{CallRecording, EndedRecording};
-use room::RpcRequest;
+use room::{RoomState, RpcRequest};
 
 pub(crate) use deadlines::Lifecycle;
 
@@ -142,8 +142,7 @@ pub(crate) struct Call {
     recording: Option<CallRecording>,
     ended_recording: EndedRecording,
     early_commands: Vec<Command>,
-    /// Number of people in the LiveKit room of the call.
-    people_in_room: u32,
+    room: RoomState,
     warnings: Vec<String>,
     /// Rate limit of the questions that clients type: each costs a request to the LLM.
     question_bucket: Option<TokenBucket>,
@@ -242,7 +241,7 @@ impl Call {
             recording: None,
             ended_recording: EndedRecording::None,
             early_commands: commands,
-            people_in_room: 0,
+            room: RoomState::new(now),
             warnings,
             question_bucket: questions,
             context_bucket: TokenBucket::new(CONTEXT_RATE_LIMIT.0, CONTEXT_RATE_LIMIT.1, now),
@@ -397,7 +396,7 @@ impl Call {
         self.audio_output.start_clock(now, first_block);
         self.handle_input(now, Input::Start);
         self.handle_input(now, Input::ExternalEvent(Event::Joined { unix_micros }));
-        self.set_people(now, self.people_in_room);
+        self.set_people(now, self.room.people);
         for text in std::mem::take(&mut self.warnings) {
             self.handle_input(now, Input::ExternalEvent(Event::Warning { text }));
         }
@@ -493,6 +492,7 @@ impl Call {
             self.handle_input(now, Input::Playout { segment, event });
         }
         self.send_video_frame(now, meter);
+        self.caption_words(now);
         self.poll_recording(now);
     }
 
@@ -519,10 +519,9 @@ impl Call {
         };
         let key = frame.is_key_frame;
         let recorded = self.recording.is_some().then(|| avatar.animator.finest(&frame));
-        if let Some(connection) = connection
-            && !connection.send_video(now, timestamp, frame)
-            && key
-        {
+        let sent = connection.map(|connection| connection.send_video(now, timestamp, frame));
+        meter.record_video_frame(sent == Some(true));
+        if sent == Some(false) && key {
             avatar.animator.on_key_frame_dropped();
         } else if let (Some(recording), Some((frame, data))) = (&mut self.recording, recorded) {
             recording.push_video(Duration::from_micros(time.as_micros()), frame, data);

@@ -85,6 +85,8 @@ pub struct ThreadStats {
     pub audio_frames: AtomicU64,
     /// Frames handed out more than [`LATE_FRAME_THRESHOLD`] after they were needed.
     pub late_audio_frames: AtomicU64,
+    /// Video frames sent.
+    pub video_frames: AtomicU64,
     /// Audio frames skipped because a tick came too late for them.
     pub skipped_audio_frames: AtomicU64,
     /// Frames in which a playing segment lacked samples.
@@ -131,6 +133,7 @@ impl ThreadStats {
             busy_us: AtomicU64::new(0),
             audio_frames: AtomicU64::new(0),
             late_audio_frames: AtomicU64::new(0),
+            video_frames: AtomicU64::new(0),
             skipped_audio_frames: AtomicU64::new(0),
             underruns: AtomicU64::new(0),
             avatar_upgrades: AtomicU64::new(0),
@@ -201,6 +204,11 @@ impl StepMeter {
             Some(count) => *count += 1,
             None => drop(self.stats.late_audio_frames.fetch_add(1, Relaxed)),
         }
+    }
+
+    /// Records a video frame that was due.
+    pub fn record_video_frame(&mut self, is_sent: bool) {
+        self.stats.video_frames.fetch_add(u64::from(is_sent), Relaxed);
     }
 
     /// Records frames that were skipped, and frames that lacked samples.

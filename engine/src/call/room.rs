@@ -1,8 +1,8 @@
 //! A call in a LiveKit room: its people, what they ask for, and the end of the room.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use conversation::event::Event;
+use conversation::event::{AgentState, Event};
 use conversation::input::{Command, Input};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
@@ -11,6 +11,23 @@ use super::{Call, ReplyTarget};
 use crate::transport::livekit::room_peer::RoomSignal;
 use crate::transport::livekit::room_socket::ReceiveBuffers;
 use crate::transport::livekit::{RequestOrigin, RoomCommand, RoomEvent};
+
+/// How often words are captioned.
+const CAPTION_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What a call knows about its LiveKit room.
+pub(super) struct RoomState {
+    /// Number of people in it; 0 without a room.
+    pub(super) people: u32,
+    /// When words are captioned next.
+    next_caption: Instant,
+}
+
+impl RoomState {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { people: 0, next_caption: now }
+    }
+}
 
 /// The remote procedure call that a command came from.
 pub(super) struct RpcRequest {
@@ -81,7 +98,7 @@ impl Call {
 
     /// Tells the conversation how many people are there. Calls outside of rooms have one.
     pub(super) fn set_people(&mut self, now: Instant, count: u32) {
-        self.people_in_room = count;
+        self.room.people = count;
         if count > 0 {
             self.handle_room_input(now, Input::PeoplePresent { count });
         }
@@ -120,6 +137,22 @@ impl Call {
         let peer = self.connections.iter_mut().find(|c| c.number == connection);
         if let Some(peer) = peer.and_then(|connection| connection.room_peer()) {
             peer.answer_rpc(now, &caller, &request_id, outcome);
+        }
+    }
+
+    /// Captions the agent's words in a room as they are heard. Called on each tick.
+    pub(super) fn caption_words(&mut self, now: Instant) {
+        if now < self.room.next_caption || self.rtvi_session.state() != AgentState::Speaking {
+            return;
+        }
+        self.room.next_caption = now + CAPTION_INTERVAL;
+        let time = self.conversation_time(now);
+        let Some((utterance, text)) = self.conversation.heard_words(time) else { return };
+        let unix_micros = self.rtvi_session.unix_micros(time);
+        let current =
+            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
+        if let Some(peer) = current.and_then(|connection| connection.room_peer()) {
+            peer.caption_words(now, utterance, text, unix_micros);
         }
     }
 

@@ -85,6 +85,8 @@ impl CallEngine {
                 "Audio frames of 10 or 20 ms sent by agents, including silence.",
             )
             .with_value(sum(|s| &s.audio_frames)),
+            MetricFamily::counter("visavis_video_frames", "Video frames sent by agents.")
+                .with_value(sum(|s| &s.video_frames)),
             MetricFamily::counter(
                 "visavis_audio_frames_late",
                 "Audio frames sent more than 60 ms after their playout time.",

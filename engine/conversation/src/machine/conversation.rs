@@ -34,7 +34,7 @@
 
 use std::collections::VecDeque;
 
-use crate::contract::event::{AgentState, EndReason, Event, EventEnvelope, TurnTimes};
+use crate::contract::event::{AgentState, EndReason, Event, EventEnvelope, TurnTimes, UtteranceId};
 use crate::contract::input::Input;
 use crate::contract::output::{Explanation, Output};
 use crate::contract::spec::Spec;
@@ -207,6 +207,15 @@ impl Conversation {
     /// [`Conversation::handle`].
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// The utterance that plays, and its words that were heard by `now`. It has no effect: events
+    /// report the same text every second.
+    #[must_use]
+    pub fn heard_words(&self, now: Time) -> Option<(UtteranceId, &str)> {
+        let utterance = self.floor.front()?.utterances.front()?;
+        utterance.started_at?;
+        Some((utterance.id, utterance.heard_text(now)))
     }
 
     /// The latest time for the next [`Conversation::handle`], and the reason.

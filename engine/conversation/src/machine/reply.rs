@@ -352,14 +352,23 @@ impl Utterance {
 
     /// The text that was heard by `now`: a prefix of the text that never shrinks.
     pub(crate) fn update_heard_text(&mut self, now: Time) -> &str {
+        self.heard_bytes = self.heard_len(now);
+        &self.text[..self.heard_bytes]
+    }
+
+    /// The same without an effect on later answers.
+    pub(crate) fn heard_text(&self, now: Time) -> &str {
+        &self.text[..self.heard_len(now)]
+    }
+
+    fn heard_len(&self, now: Time) -> usize {
         let segment = self.segments.front().filter(|segment| segment.has_started);
         let heard =
             match segment.map(|segment| (segment.start, segment.heard_bytes(&self.text, now))) {
                 Some((start, len)) if len > 0 => start + len,
                 _ => self.played_bytes,
             };
-        self.heard_bytes = self.heard_bytes.max(heard);
-        &self.text[..self.heard_bytes]
+        self.heard_bytes.max(heard)
     }
 
     /// The next segment that may be sent to the TTS: enough of those before it was played.

@@ -96,6 +96,17 @@ impl Captions {
         }
     }
 
+    /// The agent's words so far, between two events.
+    pub(super) fn on_words(
+        &mut self,
+        utterance: UtteranceId,
+        text: &str,
+        context: &CaptionContext<'_>,
+        mut send: impl FnMut(OutgoingPacket),
+    ) {
+        self.extend_agent_caption(utterance, text, context, &mut send);
+    }
+
     /// Ends what is open: a stream that the end of the room cuts is an error for its reader.
     pub(super) fn close(
         &mut self,

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use conversation::event::{AgentState, EventEnvelope};
+use conversation::event::{AgentState, EventEnvelope, UtteranceId};
 use engine_api::RoomEnd;
 use livekit_protocol as proto;
 use proto::data_packet::Value;

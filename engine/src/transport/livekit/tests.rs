@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use super::room_peer::{Publication, Request, RoomPeer, RoomSignal};
 use super::{RequestOrigin, RoomEvent};
 use crate::speak::AudioFrame;
-use crate::transport::TransportEvent;
 use crate::transport::webrtc::Certificate;
+use crate::transport::{TransportEvent, VideoFrame};
 
 /// Step of the simulated time.
 const STEP: Duration = Duration::from_millis(5);
@@ -361,6 +361,28 @@ fn the_agent_speaks_with_its_level_and_shows_its_state() {
         harness.run(Duration::from_millis(20));
     }
     assert_eq!(harness.audio_packets, 10);
+}
+
+#[test]
+fn the_server_s_feedback_gives_an_estimate_of_the_bandwidth() {
+    let mut harness = Harness::joined(vec![person("PA_1", "maria", &[])]);
+    harness.run(Duration::from_secs(1));
+    harness.events.clear();
+    for n in 0..100_u64 {
+        let frame = VideoFrame {
+            payload: vec![0x50; 700].into(),
+            is_key_frame: n == 0,
+            base_layer: n == 0,
+        };
+        harness.peer.send_video(harness.now, n * 3_600, &frame);
+        harness.run(Duration::from_millis(40));
+    }
+    let estimates = harness.events.iter().filter_map(|event| match event {
+        TransportEvent::BandwidthEstimate(bps) => Some(*bps),
+        _ => None,
+    });
+    let last = estimates.last();
+    assert!(last.is_some_and(|bps| bps > 100_000), "{last:?}");
 }
 
 #[test]

@@ -160,6 +160,23 @@ impl RoomPeer {
         self.peer.next_timeout = now;
     }
 
+    /// Captions the agent's words that were heard so far.
+    pub fn caption_words(
+        &mut self,
+        now: Instant,
+        utterance: UtteranceId,
+        text: &str,
+        unix_micros: u64,
+    ) {
+        let unix_ms = i64::try_from(unix_micros / 1_000).unwrap_or(i64::MAX);
+        let context = CaptionContext { agent: &self.agent, speaker: None, unix_ms };
+        let (channels, next_timeout) = (&mut self.channels, &mut self.peer.next_timeout);
+        self.captions.on_words(utterance, text, &context, |packet| {
+            channels.push(packet);
+            *next_timeout = now;
+        });
+    }
+
     /// The person whose words the STT hears: the active speaker, or the only one with a voice.
     fn speaker(&self) -> Option<Author> {
         let track = self.audio.active_track()?;
