@@ -145,7 +145,8 @@ async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
     )
     .context("cannot start the engine")?;
 
-    let first_key = app.bootstrap().await?;
+    // A worker leaves the first start of a database to a server with the API.
+    let first_key = if role == Role::Server { app.bootstrap().await? } else { None };
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
@@ -167,7 +168,9 @@ async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
     if let Some(key) = first_key {
         println!("API key: {key}");
     }
-    if let Some(demo) = app.find_demo_agent().await? {
+    if role == Role::Server
+        && let Some(demo) = app.find_demo_agent().await?
+    {
         println!("Demo: http://{listen}/embed/{demo}");
     }
 

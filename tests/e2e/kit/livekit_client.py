@@ -336,6 +336,15 @@ class LiveKitCaller:
             if track["kind"] == kind
         ]
 
+    def subscribe_to_video(self):
+        """Subscribes to the agent's video, for a caller that does not by itself."""
+        for publication in self.agent().track_publications.values():
+            if publication.kind == rtc.TrackKind.KIND_VIDEO:
+                run(self._subscribe(publication))
+
+    async def _subscribe(self, publication: rtc.RemoteTrackPublication):
+        publication.set_subscribed(True)
+
     def leave(self):
         """May be called again."""
         present.discard(self)

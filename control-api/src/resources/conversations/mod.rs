@@ -129,14 +129,12 @@ pub(crate) struct ConversationRequest {
     transport: Option<ClientTransport>,
 }
 
-/// How a client connects to its call.
+/// How a client connects to its call: directly to this server, or in a LiveKit room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ClientTransport {
-    /// Directly to this server.
     #[default]
     WebRtc,
-    /// In a LiveKit room.
     LiveKit,
 }
 
