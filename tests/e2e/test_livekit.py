@@ -106,6 +106,30 @@ def test_states_captions_and_video_follow_the_call(rooms, scripted_llm, join):
 
 
 @LONG
+def test_unmodified_components_show_state_captions_and_video(
+    rooms, scripted_llm, livekit, call, pages
+):
+    created = create_room(rooms, create_agent(rooms, scripted_llm))
+    page = pages.open(call, "components")
+    page.join(livekit, created["livekit"]["participant_token"])
+    page.wait_for(f"state.captions?.some((one) => one.text === {GREETING!r})")
+    page.wait_for("state.agent.state === 'listening' && state.assistant.state === 'listening'")
+    page.call.speak("How many apple trees are there?")
+    page.wait_for("state.agent.state === 'speaking' && state.assistant.state === 'speaking'")
+    page.wait_for(f"state.captions.some((one) => one.text === {ANSWER!r})")
+    final = f"(one) => one.text === {ANSWER!r} && one.final"
+    page.wait_for(f"state.assistant.transcriptions.some({final})")
+    page.wait_for("state.frames > 50")
+    shown = page.state()
+    assert shown["agent"]["identity"] == shown["assistant"]["identity"]
+    assert shown["assistant"]["audio"] and shown["assistant"]["video"], shown
+    assert shown["agent"]["failureReasons"] is None, shown
+    page.leave()
+    wait_for_status(rooms, created["id"], "ENDED")
+    assert page.call.browser_errors == []
+
+
+@LONG
 def test_an_interrupted_caption_stops_at_the_heard_word(rooms, scripted_llm, join):
     created = create_room(rooms, create_agent(rooms, scripted_llm, STORY))
     caller = join(token=created["livekit"]["participant_token"])

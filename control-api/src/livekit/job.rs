@@ -22,12 +22,20 @@ const MAX_METADATA_BYTES: usize = 64 * 1024;
 
 /// Why a job failed, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct JobError(String);
+#[error("{sentence}")]
+pub(crate) struct JobError {
+    sentence: String,
+    /// Whether another server, or this one in a moment, may serve the room.
+    is_temporary: bool,
+}
 
 impl From<ApiError> for JobError {
     fn from(error: ApiError) -> Self {
-        Self(error.sentence())
+        let is_temporary = matches!(
+            error,
+            ApiError::NoCapacity(_) | ApiError::StoreOutage(_) | ApiError::StoreUnwritable(_)
+        );
+        Self { sentence: error.sentence(), is_temporary }
     }
 }
 
@@ -38,7 +46,7 @@ impl From<store::Error> for JobError {
 }
 
 fn fail(why: &str) -> JobError {
-    JobError(why.to_owned())
+    JobError { sentence: why.to_owned(), is_temporary: false }
 }
 
 /// A job's metadata: who is called, and by whom. Only holders of the project's secret can write it.
@@ -67,7 +75,7 @@ impl Metadata {
         // An array could be read as the fields in their order.
         let object: Result<Map<String, Value>, _> = serde_json::from_str(text);
         object.and_then(|object| serde_json::from_value(Value::Object(object))).map_err(|error| {
-            JobError(format!("The job's metadata are not the expected JSON object: {error}"))
+            fail(&format!("The job's metadata are not the expected JSON object: {error}"))
         })
     }
 }
@@ -98,8 +106,9 @@ pub(crate) async fn serve(
     };
     livekit.rooms.note_step(&job.room, JobStep::Assigned);
     let served = serve_once(state, livekit, job, &guard).await;
-    if served.is_err() {
-        livekit.rooms.note_step(&job.room, JobStep::Failed);
+    if let Err(error) = &served {
+        let step = if error.is_temporary { JobStep::Refused } else { JobStep::Failed };
+        livekit.rooms.note_step(&job.room, step);
     }
     drop(guard);
     served.map(Some)
@@ -138,7 +147,7 @@ async fn serve_once(
         tracing::warn!(room = job.room, %error, "cannot close the room of an ended call");
     }
     match end {
-        RoomEnd::Failed(why) => Err(JobError(why)),
+        RoomEnd::Failed(why) => Err(fail(&why)),
         end => Ok(end),
     }
 }
@@ -228,9 +237,12 @@ mod tests {
         assert_eq!(parsed.unwrap().agent_id.as_deref(), Some("a"));
         for malformed in ["{", "[]", "7", r#"{"agent_id": 7}"#, r#"{"meta_data": "x"}"#] {
             let error = Metadata::parse(malformed).err().unwrap();
-            assert!(error.0.starts_with("The job's metadata are not"), "{malformed}: {error}");
+            assert!(
+                error.sentence.starts_with("The job's metadata are not"),
+                "{malformed}: {error}"
+            );
         }
         let long = format!(r#"{{"agent_id": "{}"}}"#, "x".repeat(MAX_METADATA_BYTES));
-        assert!(Metadata::parse(&long).err().unwrap().0.contains("64 KiB"));
+        assert!(Metadata::parse(&long).err().unwrap().sentence.contains("64 KiB"));
     }
 }

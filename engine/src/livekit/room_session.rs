@@ -40,6 +40,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pauses between attempts to restore a connection: the first, and the maximum.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_millis(900);
+/// Time after which a session counts as stable.
+const STABLE_TIME: Duration = Duration::from_secs(10);
 /// How long a signal waits for room in the inbox of the media thread.
 const INBOX_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of pings and the time for the answer, if the server does not say.
@@ -74,6 +76,9 @@ pub(crate) struct RoomSession {
     /// The newest token of the server, which a resumed connection needs.
     token: String,
     ping: (Duration, Duration),
+    /// When this session was made, and the pause before the next attempt to restore it.
+    since: Instant,
+    pause: Duration,
 }
 
 /// How the exchange with the server ended.
@@ -130,7 +135,17 @@ impl RoomContext {
         let (connection, sid) = (Arc::from(peer.id()), peer.sid().to_owned());
         let JoinState { token, ping, .. } = session;
         let context = self.clone();
-        let session = RoomSession { context, signals, requests, connection, sid, token, ping };
+        let session = RoomSession {
+            context,
+            signals,
+            requests,
+            connection,
+            sid,
+            token,
+            ping,
+            since: Instant::now(),
+            pause: FIRST_PAUSE,
+        };
         Ok((session, JoinedPeer { peer: Box::new(peer), socket }))
     }
 
@@ -295,8 +310,14 @@ impl RoomSession {
     /// Restores the connection: resumes the session, or joins again. Returns how the stay ended if
     /// it did.
     async fn restore(&mut self, may_resume: bool) -> Option<RoomEnd> {
-        let (mut pause, mut may_resume) = (FIRST_PAUSE, may_resume);
+        let mut may_resume = may_resume;
+        // A server that ends each session at once is not asked without pause.
+        if self.since.elapsed() > STABLE_TIME {
+            self.pause = FIRST_PAUSE;
+        }
         loop {
+            let pause = self.pause;
+            self.pause = (pause * 2).min(MAX_PAUSE);
             let attempt = async {
                 // Calls that lost the same server must not all come back in the same instant.
                 sleep(pause.mul_f64(0.5 + 0.5 * rand::random::<f64>())).await;
@@ -316,10 +337,9 @@ impl RoomSession {
                 outcome = attempt => outcome,
                 () = closed(&mut self.requests) => return Some(RoomEnd::CallEnded),
             };
-            pause = (pause * 2).min(MAX_PAUSE);
             match outcome {
                 Ok(Restored::Resumed(signals)) => {
-                    self.signals = *signals;
+                    (self.signals, self.since) = (*signals, Instant::now());
                     return None;
                 }
                 Ok(Restored::Joined(session, peer)) => {
@@ -328,7 +348,9 @@ impl RoomSession {
                         session.signals.leave().await;
                         return Some(RoomEnd::CallEnded);
                     }
+                    let pause = self.pause;
                     *self = *session;
+                    self.pause = pause;
                     return None;
                 }
                 Err(ConnectError::Unknown) => may_resume = false,

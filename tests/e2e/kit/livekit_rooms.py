@@ -16,9 +16,11 @@ STORY = (
 )
 
 
-def start_worker(start_server, livekit: LiveKitServer, name="rooms", **settings):
+def start_worker(
+    start_server, livekit: LiveKitServer, name="rooms", env: dict | None = None, **settings
+):
     """A server that is registered with `livekit`. `settings`: keys of `[livekit]`."""
-    env = livekit.environment() | {"VISAVIS_SERVER_METRICS_TOKEN": "metrics"}
+    env = livekit.environment() | {"VISAVIS_SERVER_METRICS_TOKEN": "metrics"} | (env or {})
     env |= {f"VISAVIS_LIVEKIT_{key.upper()}": str(value) for key, value in settings.items()}
     server = start_server(name, env=env).read_first_start().wait_ready()
     wait_registered(server)
