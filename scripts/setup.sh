@@ -5,7 +5,8 @@
 #
 #   scripts/setup.sh         everything for `make run`, with the models in .cache/models
 #   scripts/setup.sh tests   also everything for `make test` and `make lint`: PostgreSQL, Node.js,
-#                            npm, and Valgrind, which counts the instructions of the benches
+#                            npm, and Valgrind, which counts the instructions of the benches;
+#                            livekit-server if Go is installed
 #   VISAVIS_MODELS_DIR=… scripts/setup.sh   installs the models in another folder
 set -euo pipefail
 
@@ -91,6 +92,14 @@ install_valgrind() {
       "of the benches"
 }
 
+# The LiveKit server of the tests takes minutes of CPU time, which the budget of a test does not
+# contain. Without Go, its tests say so.
+install_livekit() {
+  [ -n "$for_tests" ] && command -v go >/dev/null || return 0
+  "$root/scripts/install-livekit.sh" >/dev/null ||
+    say "warning: livekit-server could not be built; its tests in make test need it"
+}
+
 # --- Rust -----------------------------------------------------------------------------------------
 
 # Checks the compiler against the minimum version in Cargo.toml.
@@ -114,5 +123,6 @@ install_models() { python3 "$root/scripts/install-models.py" "$models" "$@"; }
 check_rust
 install_system_packages
 install_valgrind
+install_livekit
 command -v python3 >/dev/null || fail "python3 is missing, which installs the models; install it"
 install_models

@@ -201,7 +201,7 @@ class NonsenseServer:
             await site.start()
             self.url = f"ws://127.0.0.1:{runner.addresses[0][1]}"
             self.started.set()
-            await asyncio.Event().wait()
+            await asyncio.get_running_loop().create_future()
 
         asyncio.run(serve())
 
