@@ -147,11 +147,12 @@ impl Call {
         }
         self.room.next_caption = now + CAPTION_INTERVAL;
         let time = self.conversation_time(now);
-        let Some((utterance, text)) = self.conversation.heard_words(time) else { return };
         let unix_micros = self.rtvi_session.unix_micros(time);
         let current =
             self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
-        if let Some(peer) = current.and_then(|connection| connection.room_peer()) {
+        // Calls outside of rooms do not compute the words.
+        let Some(peer) = current.and_then(|connection| connection.room_peer()) else { return };
+        if let Some((utterance, text)) = self.conversation.heard_words(time) {
             peer.caption_words(now, utterance, text, unix_micros);
         }
     }

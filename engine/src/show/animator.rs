@@ -35,7 +35,8 @@ const SPEAKING_FRAME_GAP: Duration = Duration::from_millis(38);
 /// Speech is expected to start within this time after its phones arrive; after that it is
 /// uncertain.
 const SPEECH_START_TIMEOUT: Duration = Duration::from_millis(400);
-/// Minimum interval between key frames. Earlier requests are answered by the key frame in flight.
+/// Minimum interval between key frames. Earlier requests are answered by the key frame in flight,
+/// except the first: behind an SFU it comes from a receiver that has missed the first key frame.
 const MIN_KEY_FRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of frames between two base-layer frames: libwebrtc forgets frames that it decoded
 /// 8192 frames ago.
@@ -60,6 +61,8 @@ pub struct AvatarAnimator {
     in_speech_pause: bool,
     key_frame_requested: bool,
     key_frame_sent_at: Option<Time>,
+    /// Whether a request was answered after the first key frame.
+    has_repeated_key_frame: bool,
     /// Whether the altref frame was sent since the last key frame, and since the one before.
     altref_sent: bool,
     altref_sent_before_key: bool,
@@ -97,6 +100,7 @@ impl AvatarAnimator {
             closing: false,
             in_speech_pause: false,
             key_frame_requested: true,
+            has_repeated_key_frame: false,
             key_frame_sent_at: None,
             altref_sent: false,
             altref_sent_before_key: false,
@@ -211,10 +215,12 @@ impl AvatarAnimator {
         let lips = if pose_state.ready_to_speak { self.mouth } else { Mouth::default() };
         let index = self.poses.nearest_frame(&pose_state, lips, speaking);
 
-        if self.key_frame_requested
-            && self.key_frame_sent_at.is_none_or(|at| now.since(at) >= MIN_KEY_FRAME_INTERVAL)
-        {
+        let is_key_frame_due = self.key_frame_sent_at.is_none_or(|at| {
+            !self.has_repeated_key_frame || now.since(at) >= MIN_KEY_FRAME_INTERVAL
+        });
+        if self.key_frame_requested && is_key_frame_due {
             self.key_frame_requested = false;
+            self.has_repeated_key_frame = self.key_frame_sent_at.is_some();
             self.key_frame_sent_at = Some(now);
             (self.altref_sent_before_key, self.altref_sent) = (self.altref_sent, false);
             self.last_sent_at = now;
@@ -386,7 +392,7 @@ mod tests {
             animator.request_key_frame();
             keys += usize::from(animator.next_frame(at(n), None).is_some_and(|f| f.is_key_frame));
         }
-        assert_eq!(keys, 7, "one in each 280 ms");
+        assert_eq!(keys, 8, "one at once, then one in each 280 ms");
     }
 
     #[test]

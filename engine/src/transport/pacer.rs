@@ -19,6 +19,8 @@ use super::VideoFrame;
 
 /// Initial and maximum rate, bytes per second: a key frame takes an eighth of a second.
 const MAX_RATE: f64 = 2_000_000.0 / 8.0;
+/// The same on the path to an SFU, which is a server too: a key frame takes a sixteenth of a second.
+const MAX_RATE_TO_SFU: f64 = 4_000_000.0 / 8.0;
 /// Minimum rate, bytes per second: a key frame takes four seconds.
 const MIN_RATE: f64 = 60_000.0 / 8.0;
 /// Maximum burst, bytes: four packets, as many as a deep nod takes.
@@ -64,6 +66,10 @@ pub(super) struct Packet {
 pub(super) struct Pacer {
     /// Current rate, bytes per second.
     rate: f64,
+    max_rate: f64,
+    /// Whether an SFU distributes the video. It requests a key frame for each new receiver, and
+    /// limits these requests.
+    is_to_sfu: bool,
     /// Bytes sent that a path of this rate has not yet carried.
     debt: f64,
     updated_at: Instant,
@@ -87,6 +93,8 @@ impl Pacer {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             rate: MAX_RATE,
+            max_rate: MAX_RATE,
+            is_to_sfu: false,
             debt: 0.0,
             updated_at: now,
             queue: VecDeque::new(),
@@ -101,15 +109,28 @@ impl Pacer {
         }
     }
 
+    /// The receiver is an SFU.
+    pub(super) fn set_to_sfu(&mut self) {
+        (self.rate, self.max_rate, self.is_to_sfu) = (MAX_RATE_TO_SFU, MAX_RATE_TO_SFU, true);
+    }
+
     /// Whether a frame is sent now. An interframe is skipped while packets are queued, unless other
     /// frames refer to it: the next frame supersedes it.
     ///
     /// A repeated key frame is refused while the last one is in flight: sending it again would
     /// delay the receiver further. The key frame of another pose set is always admitted, because no
-    /// frame of that set decodes without it.
+    /// frame of that set decodes without it. A repeated key frame for an SFU replaces the queued
+    /// packets: a new receiver does not get the first packets of the queued key frame.
     pub(super) fn admit_frame(&mut self, now: Instant, frame: &VideoFrame) -> bool {
         if !frame.is_key_frame {
             return frame.base_layer || self.queue.is_empty();
+        }
+        if self.is_to_sfu {
+            if self.last_key_frame == frame.payload {
+                self.queue.clear();
+            }
+            self.last_key_frame = frame.payload.clone();
+            return true;
         }
         let since = now.saturating_duration_since(self.key_frame_sent_at);
         let report_wait = if self.key_frame_reported { Duration::ZERO } else { REPORT_INTERVAL };
@@ -177,7 +198,7 @@ impl Pacer {
         let seconds = now.saturating_duration_since(self.last_report_at).as_secs_f64().max(0.1);
         let congested = loss > CONGESTION_LOSS && queueing;
         if !congested && !queueing {
-            self.rate = (self.rate * RATE_GROWTH).min(MAX_RATE);
+            self.rate = (self.rate * RATE_GROWTH).min(self.max_rate);
         } else if congested && !self.backed_off {
             let carried = self.sent_bytes / seconds * f64::from(1.0 - loss);
             self.rate = (carried * BACKOFF_FACTOR).clamp(MIN_RATE, self.rate);
@@ -293,6 +314,19 @@ mod tests {
             (25.0 * (PACKET_BYTES + PACKET_OVERHEAD_BYTES) as f64 - MAX_BURST_BYTES) / MAX_RATE;
         assert!((took - expected).abs() < 0.012, "{took} {expected}");
         assert_eq!(harness.pacer.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_repeated_key_frame_for_an_sfu_replaces_the_queued_one() {
+        let mut harness = Harness::new();
+        harness.pacer.set_to_sfu();
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true));
+        harness.run(20);
+        let sent = harness.sent_at.len();
+        assert!((4..20).contains(&sent), "{sent}");
+        assert!(harness.push_frame(KEY_FRAME_BYTES, true, true), "for a new receiver");
+        harness.run(62);
+        assert_eq!(harness.sent_at.len(), sent + 25, "the rest of the first one is not sent");
     }
 
     #[test]

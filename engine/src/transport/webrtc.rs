@@ -181,8 +181,14 @@ impl PeerConnection {
         Ok((connection, answer))
     }
 
-    /// A connection whose negotiation is still to come.
-    pub(super) fn from_rtc(rtc: Rtc, now: Instant) -> Self {
+    /// A connection to an SFU, whose negotiation is still to come.
+    pub(super) fn with_sfu(rtc: Rtc, now: Instant) -> Self {
+        let mut connection = Self::from_rtc(rtc, now);
+        connection.pacer.set_to_sfu();
+        connection
+    }
+
+    fn from_rtc(rtc: Rtc, now: Instant) -> Self {
         Self {
             rtc,
             id: random_hex(32),

@@ -43,8 +43,9 @@ use crate::transport::webrtc::{Certificate, PeerConnection, Protocol};
 use crate::transport::{TextMessage, TransportEvent, VideoFrame};
 
 /// Bitrates of the bandwidth estimation: where it begins, and what it looks for. The finest quality
-/// of an avatar needs less.
-const INITIAL_BITRATE: Bitrate = Bitrate::kbps(700);
+/// of an avatar needs less. The estimation paces too: the first key frame would take a third of a
+/// second at the bitrate that it looks for.
+const INITIAL_BITRATE: Bitrate = Bitrate::kbps(5_000);
 const DESIRED_BITRATE: Bitrate = Bitrate::kbps(900);
 /// Capacity of the queue of requests to the server. An exchange has a handful of them.
 pub const REQUEST_CAPACITY: usize = 256;
@@ -143,7 +144,7 @@ impl RoomPeer {
                 Err(error) => tracing::warn!(%address, %error, "not valid as an ICE candidate"),
             }
         }
-        let mut peer = PeerConnection::from_rtc(rtc, now);
+        let mut peer = PeerConnection::with_sfu(rtc, now);
         let FirstOffer { negotiation, reliable, audio, video } =
             Negotiation::begin(&mut peer, publication.video.is_some())?;
         peer.rtc.bwe().set_bitrate(Bitrate::ZERO, DESIRED_BITRATE);
