@@ -174,12 +174,12 @@ def test_webhooks_must_be_signed(rooms, livekit):
 def test_without_livekit_the_endpoints_say_so(server, scripted_llm):
     agent = create_agent(server, scripted_llm)
     answer = server.request("POST", "/v1/livekit/token", {})
-    assert (answer.status, answer.json()["reason"]) == (
-        503,
+    assert (answer.status, answer.json()["error"]) == (
+        409,
         "LiveKit is not configured: set livekit.url",
     )
     body = {"agent_id": agent["id"], "transport": "livekit"}
-    assert server.request("POST", "/v1/ext/conversation", body).status == 503
+    assert server.request("POST", "/v1/ext/conversation", body).status == 409
     wrong = server.request(
         "POST", "/v1/ext/conversation", {"agent_id": agent["id"], "transport": "carrier pigeon"}
     )

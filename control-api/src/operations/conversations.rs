@@ -35,7 +35,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Create a conversation",
         &[
             (201, "NewConversation", "Created"),
-            (409, "Error", "The agent is not active"),
+            (409, "Error", "The agent is not active, or LiveKit is not configured"),
             (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )

@@ -68,8 +68,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
          endpoint",
         &[
             (201, "LiveKitAccess", "Created"),
-            (409, "Error", "The agent is not active"),
-            (503, "NoCapacity", "LiveKit is not configured, or the server accepts no new calls"),
+            (409, "Error", "The agent is not active, or LiveKit is not configured"),
+            (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )
     .json_body("LiveKitTokenBody")
@@ -84,14 +84,14 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         &[
             (201, "LiveKitAccess", "Created"),
             (403, "Error", "The agent does not allow this origin"),
-            (409, "Error", "The agent is not active"),
+            (409, "Error", "The agent is not active, or LiveKit is not configured"),
             (
                 429,
                 "Invalid",
                 "Too many requests from this address, or a limit of the agent's workspace is \
                  reached",
             ),
-            (503, "NoCapacity", "LiveKit is not configured, or the server accepts no new calls"),
+            (503, "NoCapacity", "The server accepts no new calls"),
         ],
     )
     .json_body("LiveKitTokenBody")
@@ -106,7 +106,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             (200, "", "Received"),
             (400, "Error", "The event is malformed"),
             (401, "Error", "The signature is wrong"),
-            (503, "NoCapacity", "LiveKit is not configured"),
+            (409, "Error", "LiveKit is not configured"),
         ],
     )
     .auth(Auth::Public),

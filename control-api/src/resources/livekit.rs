@@ -52,9 +52,9 @@ pub(crate) struct LiveKitAccess {
     conversation_id: Option<String>,
 }
 
-/// The LiveKit server of the configuration, or 503.
+/// The LiveKit server of the configuration, or 409.
 pub(crate) fn require_livekit(state: &AppState) -> Result<&Arc<LiveKit>, ApiError> {
-    let missing = || ApiError::Unavailable("LiveKit is not configured: set livekit.url".into());
+    let missing = || ApiError::Conflict("LiveKit is not configured: set livekit.url".into());
     state.livekit.as_ref().ok_or_else(missing)
 }
 

@@ -9,7 +9,7 @@ use crate::harness::{TEST_API_KEY, TempFolder, TestServer, agent_body, wait_for}
 use crate::interface_rows::UNKNOWN_ID;
 
 /// The operations that a key of scope `operate` may use in addition to reads.
-const OPERATE_OPERATIONS: [(&str, &str); 13] = [
+const OPERATE_OPERATIONS: [(&str, &str); 14] = [
     ("POST", "/v1/auth/conversation"),
     ("POST", "/v1/ext/conversation"),
     ("DELETE", "/v1/ext/conversation/{id}"),
@@ -22,6 +22,7 @@ const OPERATE_OPERATIONS: [(&str, &str); 13] = [
     ("POST", "/v1/conversation/{id}/respond"),
     ("POST", "/v1/conversation/{id}/context"),
     ("POST", "/v1/ext/apikey"),
+    ("POST", "/v1/livekit/token"),
     ("POST", "/v1/ext/provider/{provider}/sample"),
 ];
 

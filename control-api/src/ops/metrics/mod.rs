@@ -25,6 +25,7 @@ use crate::http::auth::bearer_token;
 use crate::http::peer;
 use crate::state::AppState;
 use crate::state::livekit::LiveKit;
+use crate::state::livekit::rooms::Rooms;
 use crate::store::{self, Store};
 
 /// Maximum time of the store's counts. A collector waits 10 s by default, and other requests are
@@ -68,7 +69,7 @@ async fn metrics(
         Err(_) => tracing::debug!("metrics without the store's counts: no answer"),
     }
     families.extend(state.engine().metrics());
-    families.extend(state.livekit.iter().flat_map(|livekit| livekit_metrics(livekit)));
+    families.extend(livekit_metrics(state.livekit.as_deref()));
     families.extend(runtime::collect());
     let failed = |cause: String| ApiError::Internal("Internal server error", cause);
     // `collect` reads files, so it runs in a blocking thread.
@@ -167,17 +168,20 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
     ]
 }
 
-/// Metrics of LiveKit; empty if it is not configured.
-fn livekit_metrics(livekit: &LiveKit) -> Vec<MetricFamily> {
-    let (accepted, failed) = livekit.rooms.job_counts();
+/// Metrics of LiveKit; 0 if it is not configured.
+fn livekit_metrics(livekit: Option<&LiveKit>) -> Vec<MetricFamily> {
+    let no_rooms = Rooms::default();
+    let rooms = livekit.map_or(&no_rooms, |livekit| &livekit.rooms);
+    let is_registered = livekit.is_some_and(LiveKit::is_registered);
+    let (accepted, failed) = rooms.job_counts();
     vec![
         MetricFamily::gauge(
             "visavis_livekit_registered",
             "Whether the server is registered as a worker of LiveKit: 1 or 0.",
         )
-        .with_value(u64::from(livekit.is_registered())),
+        .with_value(u64::from(is_registered)),
         MetricFamily::gauge("visavis_livekit_rooms", "LiveKit rooms that the server serves.")
-            .with_value(livekit.rooms.count() as u64),
+            .with_value(rooms.count() as u64),
         MetricFamily::counter("visavis_livekit_jobs_accepted", "Jobs of LiveKit that were accepted.")
             .with_value(accepted),
         MetricFamily::counter("visavis_livekit_jobs_failed", "Jobs of LiveKit that have failed.")
@@ -187,7 +191,7 @@ fn livekit_metrics(livekit: &LiveKit) -> Vec<MetricFamily> {
             "Rooms with a caller and without an agent, because LiveKit has lost the job. They got an \
              agent directly.",
         )
-        .with_each("cause", livekit.rooms.lost_counts()),
+        .with_each("cause", rooms.lost_counts()),
     ]
 }
 
