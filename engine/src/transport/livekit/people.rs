@@ -8,6 +8,10 @@ use proto::{DisconnectReason, ParticipantInfo, TrackSource, TrackType};
 const MAX_PEOPLE: usize = 64;
 /// Maximum number of voices that are heard at the same time.
 pub(super) const MAX_VOICES: usize = 16;
+/// The same for one person, so that nobody can take the places of the others.
+const MAX_VOICES_PER_PERSON: usize = 2;
+/// Maximum number of voices of one person that wait for a place.
+const MAX_WAITING_VOICES: usize = 8;
 
 /// A person whom the agent hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(super) struct Person {
     pub(super) name: String,
     /// Audio tracks that the agent subscribes to.
     pub(super) tracks: Vec<String>,
+    /// Audio tracks that wait until there is a place for them.
+    waiting: Vec<String>,
 }
 
 /// What a report changed.
@@ -75,6 +81,7 @@ impl People {
                 self.update_tracks(index, report, &mut changes);
             }
         }
+        self.admit_voices(&mut changes);
         changes
     }
 
@@ -100,6 +107,7 @@ impl People {
             identity: report.identity.clone(),
             name: name.cloned().unwrap_or_default(),
             tracks: Vec::new(),
+            waiting: Vec::new(),
         });
         changes.push(PeopleChange::Joined);
         Some(self.people.len() - 1)
@@ -134,13 +142,24 @@ impl People {
             }
             stays
         });
-        for sid in voices {
-            let heard: usize = self.people.iter().map(|person| person.tracks.len()).sum();
-            let person = &mut self.people[index];
-            if heard < MAX_VOICES && !person.tracks.iter().any(|known| known == sid) {
-                person.tracks.push(sid.to_owned());
-                changes.push(PeopleChange::TrackAdded(sid.to_owned()));
+        let person = &mut self.people[index];
+        let known = &person.tracks;
+        let waiting = voices.iter().filter(|sid| !known.iter().any(|known| known == *sid));
+        person.waiting = waiting.take(MAX_WAITING_VOICES).map(|sid| (*sid).to_owned()).collect();
+    }
+
+    /// Gives the free places to the voices that wait.
+    fn admit_voices(&mut self, changes: &mut Vec<PeopleChange>) {
+        let mut heard: usize = self.people.iter().map(|person| person.tracks.len()).sum();
+        for person in &mut self.people {
+            let free = (MAX_VOICES - heard)
+                .min(MAX_VOICES_PER_PERSON.saturating_sub(person.tracks.len()))
+                .min(person.waiting.len());
+            for sid in person.waiting.drain(..free) {
+                changes.push(PeopleChange::TrackAdded(sid.clone()));
+                person.tracks.push(sid);
             }
+            heard += free;
         }
     }
 }
@@ -210,6 +229,22 @@ mod tests {
         }
         let tracks: usize = people.iter().map(|person| person.tracks.len()).sum();
         assert_eq!((people.count(), tracks), (MAX_PEOPLE, MAX_VOICES));
+    }
+
+    #[test]
+    fn a_voice_without_a_place_is_heard_when_one_is_free() {
+        let mut people = People::default();
+        let voices = |n: usize| {
+            (0..4).map(|k| microphone(&format!("TR_{n}_{k}"))).collect::<Vec<TrackInfo>>()
+        };
+        for n in 0..MAX_VOICES / MAX_VOICES_PER_PERSON {
+            people.update(&[person(&format!("PA_{n}"), voices(n))], "us");
+        }
+        let late = person("PA_late", vec![microphone("TR_late")]);
+        assert_eq!(people.update(&[late], "us"), [PeopleChange::Joined], "there is no place");
+        let changes = people.update(&[person("PA_0", vec![])], "us");
+        assert_eq!(changes.last(), Some(&PeopleChange::TrackAdded("TR_late".into())));
+        assert!(people.owner_of("TR_late").is_some());
     }
 
     #[test]
