@@ -151,14 +151,16 @@ def test_an_agent_leaves_a_room_that_has_one(start_server, scripted_llm):
         server = start_worker(start_server, livekit, "twice")
         agent = create_agent(server, scripted_llm)
         api = LiveKitApi(livekit)
-        for _ in range(2):
-            api.create_dispatch("twice", AGENT_NAME, {"agent_id": agent["id"]})
+        metadata = {"agent_id": agent["id"]}
+        api.create_dispatch("twice", AGENT_NAME, metadata)
         with LiveKitCaller(livekit, "twice") as caller:
             caller.wait_for_caption(caller.wait_for_agent().identity, text=GREETING)
+            # LiveKit may lose the jobs of the first seconds after a registration.
+            api.create_dispatch("twice", AGENT_NAME, metadata)
+            wait_until(
+                lambda: "the room has an agent already" in server.log.read_text(), server.log_tail
+            )
             assert len(caller.agents()) == 1
-        wait_until(
-            lambda: "the room has an agent already" in server.log.read_text(), server.log_tail
-        )
 
 
 def test_the_end_of_the_room_and_a_removal_end_the_call(start_server, scripted_llm):
