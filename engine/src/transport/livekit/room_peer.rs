@@ -100,8 +100,12 @@ pub struct RoomPeer {
     agent: Author,
     sid: String,
     created_unix_ms: u64,
-    /// Whether somebody subscribes to the video.
+    /// Whether somebody subscribes to the video, or the track is not published yet: its first key
+    /// frame publishes it. The server does not report that nobody watches a new track.
     is_watched: bool,
+    is_video_published: bool,
+    /// Whether the server has reported who watches. A key frame request then says nothing more.
+    is_watching_reported: bool,
     is_connected: bool,
     is_reported: bool,
     /// When the last person left of their own accord, or disappeared.
@@ -172,6 +176,8 @@ impl RoomPeer {
             sid: String::new(),
             created_unix_ms: publication.created_unix_ms,
             is_watched: true,
+            is_video_published: false,
+            is_watching_reported: false,
             is_connected: false,
             is_reported: false,
             left_at: None,
@@ -368,6 +374,7 @@ impl RoomPeer {
         let qualities = update.subscribed_codecs.iter().flat_map(|codec| &codec.qualities);
         #[expect(deprecated, reason = "older servers send only this list")]
         let mut all = qualities.chain(&update.subscribed_qualities);
+        self.is_watching_reported = true;
         let was_watched = std::mem::replace(&mut self.is_watched, all.any(|one| one.enabled));
         if self.is_watched && !was_watched {
             self.events.push_back(TransportEvent::KeyFrameRequested);

@@ -314,27 +314,35 @@ fn people_write_call_procedures_and_strangers_do_not() {
     assert_eq!(sequences, [1, 2, 3, 4]);
 }
 
+/// The server reports whether somebody watches.
+fn watched(enabled: bool) -> signal_response::Message {
+    let one = proto::SubscribedQuality { quality: 2, enabled };
+    let codec = proto::SubscribedCodec { codec: "vp8".into(), qualities: vec![one] };
+    signal_response::Message::SubscribedQualityUpdate(proto::SubscribedQualityUpdate {
+        track_sid: "TR_v".into(),
+        subscribed_codecs: vec![codec],
+        ..proto::SubscribedQualityUpdate::default()
+    })
+}
+
 #[test]
 fn nobody_who_watches_means_no_video() {
     let mut harness = Harness::joined(vec![person("PA_1", "maria", &[])]);
     harness.run(Duration::from_secs(1));
     harness.take_events();
-    let quality = |enabled| {
-        let one = proto::SubscribedQuality { quality: 2, enabled };
-        let codec = proto::SubscribedCodec { codec: "vp8".into(), qualities: vec![one] };
-        signal_response::Message::SubscribedQualityUpdate(proto::SubscribedQualityUpdate {
-            track_sid: "TR_v".into(),
-            subscribed_codecs: vec![codec],
-            ..proto::SubscribedQualityUpdate::default()
-        })
-    };
-    assert!(harness.peer.is_watched());
-    harness.signal(quality(false));
+    assert!(harness.peer.is_watched(), "a key frame publishes the track");
+    let key = VideoFrame { payload: vec![0x50; 700].into(), is_key_frame: true, base_layer: true };
+    assert!(harness.peer.send_video(harness.now, 0, &key));
     assert!(!harness.peer.is_watched() && harness.peer.has_video());
-    harness.signal(quality(true));
-    harness.run(STEP);
-    assert!(harness.peer.is_watched());
-    assert_eq!(harness.take_events(), ["KeyFrameRequested"]);
+    assert!(!harness.peer.send_video(harness.now, 3_600, &key));
+    for _ in 0..2 {
+        harness.signal(watched(true));
+        harness.run(STEP);
+        assert!(harness.peer.is_watched());
+        assert_eq!(harness.take_events(), ["KeyFrameRequested"]);
+        harness.signal(watched(false));
+        assert!(!harness.peer.is_watched());
+    }
 }
 
 #[test]
@@ -366,6 +374,7 @@ fn the_agent_speaks_with_its_level_and_shows_its_state() {
 #[test]
 fn the_server_s_feedback_gives_an_estimate_of_the_bandwidth() {
     let mut harness = Harness::joined(vec![person("PA_1", "maria", &[])]);
+    harness.signal(watched(true));
     harness.run(Duration::from_secs(1));
     harness.events.clear();
     for n in 0..100_u64 {

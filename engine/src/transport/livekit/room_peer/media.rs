@@ -63,7 +63,12 @@ impl RoomPeer {
                 Polled::Transport(TransportEvent::Closed) => {
                     self.gone_at = self.gone_at.or(Some(now));
                 }
-                Polled::Transport(event) => return Some(event),
+                Polled::Transport(event) => {
+                    // Of a server that does not report who watches.
+                    let is_request = matches!(event, TransportEvent::KeyFrameRequested);
+                    self.is_watched |= is_request && !self.is_watching_reported;
+                    return Some(event);
+                }
                 Polled::Packet(packet) => self.take_packet(now, &packet),
                 Polled::Open(channel) => {
                     if self.channels.on_open(channel) {
@@ -133,7 +138,12 @@ impl RoomPeer {
 
     /// Sends a video frame if the path allows it. Returns whether it was sent.
     pub fn send_video(&mut self, now: Instant, timestamp: u64, frame: &VideoFrame) -> bool {
-        self.is_watched && self.peer.send_video(now, timestamp, frame)
+        let is_sent = self.is_watched && self.peer.send_video(now, timestamp, frame);
+        if is_sent && frame.is_key_frame && !self.is_video_published {
+            self.is_video_published = true;
+            self.is_watched = self.is_watching_reported;
+        }
+        is_sent
     }
 
     /// Sends a message of our own protocol to everybody.
