@@ -28,7 +28,7 @@ from kit.livekit_server import LiveKitApi, LiveKitServer, run
 from kit.polling import wait_until
 from kit.recording_file import download, wait_for_recording
 from kit.server import Server
-from kit.tcp_relay import TcpRelay
+from kit.tcp_relay import HttpRelay
 
 pytestmark = pytest.mark.long("livekit")
 
@@ -99,7 +99,7 @@ class RelayedCall:
 
     livekit: LiveKitServer
     server: Server
-    relay: TcpRelay
+    relay: HttpRelay
     conversation: str
     caller: LiveKitCaller
 
@@ -126,7 +126,7 @@ def relayed(start_server, scripted_llm, request):
     def script(llm_request: dict) -> list:
         return [STORY if "story" in str(llm_request["messages"][-1]) else ANSWER]
 
-    with LiveKitServer(f"livekit-{name}") as livekit, TcpRelay(livekit.port) as relay:
+    with LiveKitServer(f"livekit-{name}") as livekit, HttpRelay(livekit.port) as relay:
         server = start_worker(start_server, livekit, name, {"LIVEKIT_URL": relay.url})
         llm = {"provider": "custom", "url": scripted_llm(script).base_url, "model": "scripted"}
         agent = server.create_agent(name="Monica", llm=llm, greeting=GREETING, voice="slt")
