@@ -48,7 +48,7 @@ use crate::store::{self, Lock, meeting};
 pub(crate) use accounts::Accounts;
 pub(crate) use lifecycle::Lifecycle;
 use link::{MeetingLink, Platform};
-use order::{OrderParts, display_name, is_invisible};
+use order::{OrderParts, display_name, is_blank};
 use settings::MeetingSettings;
 pub(crate) use task::{BotWatch, MeetingTask};
 
@@ -110,7 +110,7 @@ pub(crate) fn parse(body: Value) -> Result<NewBot, ApiError> {
     }
     if let Some(phrase) = &request.wake_phrase
         && !phrase.trim().is_empty()
-        && !phrase.chars().any(|c| c.is_alphanumeric() && !is_invisible(c))
+        && !phrase.chars().any(|c| c.is_alphanumeric() && !is_blank(c))
     {
         errors.add("wake_phrase", "must contain a letter or a digit");
     }

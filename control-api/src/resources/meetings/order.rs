@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::MeetingsConfig;
+use crate::invisible::{is_invisible, is_joiner};
 use crate::meeting_services::{BotOrder, MediaMode, ServiceAccount};
 use crate::resources::call_limits::max_call_duration;
 use crate::resources::meetings::settings::MeetingSettings;
@@ -18,7 +19,7 @@ pub(super) const MAX_NAME_CHARS: usize = 100;
 /// A display name that every platform accepts: without control characters, without characters that
 /// nobody sees, and without those above U+FFFF, such as emoji. A long one is cut.
 pub(super) fn display_name(name: &str) -> String {
-    let is_allowed = |c: &char| u32::from(*c) <= 0xffff && !c.is_control() && !is_invisible(*c);
+    let is_allowed = |c: &char| u32::from(*c) <= 0xffff && !c.is_control() && !is_blank(*c);
     let allowed: String = name.chars().filter(is_allowed).collect();
     let allowed = allowed.split_whitespace().collect::<Vec<_>>().join(" ");
     if allowed.chars().count() <= MAX_NAME_CHARS {
@@ -28,33 +29,10 @@ pub(super) fn display_name(name: &str) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// Whether a character up to U+FFFF is a format character (Unicode category Cf: zero-width and
-/// bidirectional controls), or is blank although it is no white space (fillers, variation
-/// selectors).
-pub(super) fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{34f}'
-            | '\u{600}'..='\u{605}'
-            | '\u{61c}'
-            | '\u{6dd}'
-            | '\u{70f}'
-            | '\u{890}'..='\u{891}'
-            | '\u{8e2}'
-            | '\u{115f}'..='\u{1160}'
-            | '\u{17b4}'..='\u{17b5}'
-            | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{2800}'
-            | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
-    )
+/// Whether a character is not shown, or is blank although it is no white space (a Braille pattern
+/// without dots).
+pub(super) fn is_blank(c: char) -> bool {
+    is_invisible(c) || is_joiner(c) || c == '\u{2800}'
 }
 
 /// The message for the meeting's chat; `None` if the operator wants none.
