@@ -181,7 +181,17 @@ impl DataChannels {
             return None;
         }
         let received = self.read(&sender, packet.value?)?;
-        self.rate.try_take(now).then_some(received)
+        if self.rate.try_take(now) {
+            return Some(received);
+        }
+        if let Received::Request(RoomCommand {
+            origin: RequestOrigin::Rpc { caller, request_id },
+            ..
+        }) = received
+        {
+            self.answer_rpc(&caller, &request_id, Err("Too many requests".to_owned()));
+        }
+        None
     }
 
     fn read(&mut self, sender: &str, value: Value) -> Option<Received> {
