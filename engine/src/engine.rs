@@ -24,8 +24,8 @@ use conversation::input::Command;
 use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
-    AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CommandError, Engine, EventSink,
-    OfferError, PoseSetFile, RoomOffer, RoomSession,
+    AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CallReservation, CommandError,
+    Engine, EventSink, OfferError, PoseSetFile, RoomOffer, RoomSession,
 };
 use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
@@ -52,6 +52,7 @@ use crate::{clock, thread};
 use admission::{RejectReason, RejectionCounts};
 pub use config::Config;
 use pending_offers::PendingOffers;
+use rooms::ReservedSlot;
 pub use vendor_connections::VendorConnections;
 
 /// Maximum time that an offer waits for the certificate and the models.
@@ -431,6 +432,11 @@ impl Engine for CallEngine {
         let why = draining.or_else(|| Self::reject_reason(self))?;
         self.rejections.reject(&why);
         Some(why.to_string())
+    }
+
+    fn reserve_call(&self) -> Option<CallReservation> {
+        let (thread, slot) = self.take_slot(&self.lock_directory()).ok()?;
+        Some(CallReservation::new(ReservedSlot { thread, slot }))
     }
 
     fn load_ratio(&self) -> f64 {

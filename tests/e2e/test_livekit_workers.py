@@ -1,6 +1,7 @@
 """Workers of LiveKit: registration, load, drain, lost jobs, and servers that answer nonsense."""
 
 import asyncio
+import concurrent.futures
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from kit.livekit_rooms import (
     create_agent,
     create_room,
     lost_jobs,
+    metrics,
     start_worker,
     wait_for_status,
 )
@@ -119,10 +121,22 @@ def test_a_full_server_takes_no_job_and_serves_the_room_once_it_has_room(
                 caller.end()
                 other.wait_for_caption(other.wait_for_agent().identity, text=GREETING)
                 # LiveKit asks no full worker, and says nothing about it.
-                assert set(lost_jobs(server)) == {"not_asked"}, lost_jobs(server)
+                assert set(lost_jobs(server)) == {"unavailable"}, lost_jobs(server)
 
 
 METRICS = {"VISAVIS_SERVER_METRICS_TOKEN": "metrics"}
+
+
+def test_a_burst_of_jobs_is_accepted_only_as_far_as_there_are_places(start_server, scripted_llm):
+    with LiveKitServer("livekit-burst") as livekit:
+        server = start_worker(start_server, livekit, "burst", {"VISAVIS_LIMITS_CALLS": "2"})
+        metadata, api = {"agent_id": create_agent(server, scripted_llm)["id"]}, LiveKitApi(livekit)
+        rooms = [f"burst-{number}" for number in range(8)]
+        with concurrent.futures.ThreadPoolExecutor(len(rooms)) as pool:
+            list(pool.map(lambda room: api.create_dispatch(room, AGENT_NAME, metadata), rooms))
+        wait_until(lambda: sum(bool(api.list_participants(room)) for room in rooms) == 2, "agents")
+        assert metrics(server)["visavis_livekit_jobs_accepted_total"] == 2, metrics(server)
+        assert metrics(server)["visavis_livekit_jobs_failed_total"] == 0, server.log_tail()
 
 
 def test_a_room_gets_a_new_agent_when_its_server_was_killed(start_server, scripted_llm):

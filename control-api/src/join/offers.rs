@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conversation::input::Command;
 use engine_api::{
-    AcceptedOffer, AudioLine, AudioOffer, CallConfig, Caller, Offer, OfferError, RoomAccess,
-    RoomOffer, RoomSession,
+    AcceptedOffer, AudioLine, AudioOffer, CallConfig, CallReservation, Caller, Offer, OfferError,
+    RoomAccess, RoomOffer, RoomSession,
 };
 
 use crate::clock;
@@ -202,10 +202,12 @@ pub(crate) async fn join_room(
     state: &AppState,
     row: &Row,
     access: RoomAccess,
+    reservation: Option<CallReservation>,
 ) -> Result<RoomSession, ApiError> {
     let ClaimedCall { row, config, commands, quota_taken } =
         claim_call(state, row, Venue::Room).await?;
-    let joined = state.engine().join_room(RoomOffer { config, commands, access }).await;
+    let offer = RoomOffer { config, commands, access, reservation };
+    let joined = state.engine().join_room(offer).await;
     if joined.is_err() {
         if quota_taken {
             state.connecting_calls.release(&row.id);

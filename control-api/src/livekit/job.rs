@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conversation::id::ConversationId;
-use engine_api::{RoomAccess, RoomEnd};
+use engine_api::{CallReservation, RoomAccess, RoomEnd};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -95,17 +95,19 @@ pub(crate) struct RoomJob {
     pub(crate) server_url: Option<String>,
 }
 
-/// Serves a room until its call has ended. `None` if this server serves it already.
+/// Serves a room until its call has ended. `None` if this server serves it already. `reservation`:
+/// the place of the call if one is reserved.
 pub(crate) async fn serve(
     state: &Arc<AppState>,
     livekit: &Arc<LiveKit>,
     job: &RoomJob,
+    reservation: Option<CallReservation>,
 ) -> Result<Option<RoomEnd>, JobError> {
     let Some(guard) = RoomGuard::take(livekit, &job.room, job.job.as_deref()) else {
         return Ok(None);
     };
     livekit.rooms.note_step(&job.room, JobStep::Assigned);
-    let served = serve_once(state, livekit, job, &guard).await;
+    let served = serve_once(state, livekit, job, reservation, &guard).await;
     if let Err(error) = &served {
         let step = if error.is_temporary { JobStep::Refused } else { JobStep::Failed };
         livekit.rooms.note_step(&job.room, step);
@@ -118,9 +120,11 @@ async fn serve_once(
     state: &Arc<AppState>,
     livekit: &Arc<LiveKit>,
     job: &RoomJob,
+    reservation: Option<CallReservation>,
     guard: &RoomGuard,
 ) -> Result<RoomEnd, JobError> {
-    let row = find_or_create_conversation(state, livekit, job).await?;
+    let is_reserved = reservation.is_some();
+    let row = find_or_create_conversation(state, livekit, job, is_reserved).await?;
     if !job.room_sid.is_empty() {
         let mut tx = state.store.begin_write(Lock::Rows).await?;
         livekit_room::insert(&mut tx, &job.room_sid, &row.id).await?;
@@ -131,7 +135,7 @@ async fn serve_once(
     }
     let is_own_room = rooms::conversation_of_name(&job.room) == Some(&row.id);
     tracing::info!(conversation = row.id, room = job.room, "an agent joins a LiveKit room");
-    let session = offers::join_room(state, &row, access(livekit, job, &row)).await?;
+    let session = offers::join_room(state, &row, access(livekit, job, &row), reservation).await?;
     let end = session.ended.await;
     tracing::info!(
         conversation = row.id,
@@ -156,6 +160,7 @@ async fn find_or_create_conversation(
     state: &AppState,
     livekit: &LiveKit,
     job: &RoomJob,
+    is_reserved: bool,
 ) -> Result<Row, JobError> {
     let metadata = Metadata::parse(&job.metadata)?;
     if let Some(id) = &metadata.conversation_id {
@@ -170,7 +175,7 @@ async fn find_or_create_conversation(
         if rescue::has_failed(&row) {
             // The caller is still there: the same agent begins anew.
             let workspace = row.workspace.clone();
-            return Ok(conversations::create_record(state, &workspace, &again(row)).await?);
+            return create_record(state, &workspace, &again(row), is_reserved).await;
         }
         if row.status == ENDED {
             return Err(fail("Conversation has ended"));
@@ -191,7 +196,19 @@ async fn find_or_create_conversation(
         meta_data: metadata.meta_data.map(|data| Value::Object(data).to_string()),
         meeting: None,
     };
-    Ok(conversations::create_record(state, &livekit.workspace, &new).await?)
+    create_record(state, &livekit.workspace, &new, is_reserved).await
+}
+
+async fn create_record(
+    state: &AppState,
+    workspace: &str,
+    new: &NewConversation,
+    is_reserved: bool,
+) -> Result<Row, JobError> {
+    Ok(match is_reserved {
+        true => conversations::create_reserved_record(state, workspace, new).await?,
+        false => conversations::create_record(state, workspace, new).await?,
+    })
 }
 
 /// A conversation like one whose server has failed.

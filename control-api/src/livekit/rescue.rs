@@ -27,9 +27,9 @@ use crate::store::conversation::{ENDED, Row, STARTED};
 /// How often all rooms are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a caller may be without an agent before the room gets one: if a webhook reported the
-/// caller, and if only the poll did.
+/// caller, and if only the poll did, which may see the caller one interval late.
 const REPORTED_WAIT: Duration = Duration::from_secs(1);
-const UNREPORTED_WAIT: Duration = Duration::from_secs(3);
+const UNREPORTED_WAIT: Duration = Duration::from_secs(2);
 /// How long a room that could not be served is left alone.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// How long a room is left alone whose job or call has failed here: the cause may not be gone.
@@ -106,15 +106,15 @@ async fn poll(
         }
         let Some(room) = unserved.get_mut(&name) else { continue };
         let Some(job) = &room.job else { continue };
-        if !is_lonely(state, livekit, &name, job).await? {
+        let Some(cause) = find_cause(state, livekit, &name, job).await? else {
             room.lonely_since = None;
             continue;
-        }
+        };
         let since = *room.lonely_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= UNREPORTED_WAIT {
             // The next attempt comes only if this one fails.
             room.lonely_since = Some(now + RETRY_PAUSE);
-            rescue(state, livekit, &name, job).await;
+            rescue(state, livekit, &name, job, cause);
         }
     }
     Ok(())
@@ -138,8 +138,8 @@ async fn check_later(state: Arc<AppState>, livekit: Arc<LiveKit>, room: Reported
     }
     let looked = async {
         let Some(job) = find_job(&livekit, &name, &sid).await? else { return Ok(()) };
-        if is_lonely(&state, &livekit, &name, &job).await? {
-            rescue(&state, &livekit, &name, &job).await;
+        if let Some(cause) = find_cause(&state, &livekit, &name, &job).await? {
+            rescue(&state, &livekit, &name, &job, cause);
         }
         Ok::<(), ApiFailure>(())
     };
@@ -172,23 +172,27 @@ async fn find_job(
     Ok(Some(OwnJob { room_sid: room_sid.to_owned(), metadata }))
 }
 
-/// Whether a room has callers and no agent of ours.
-async fn is_lonely(
+/// Why a room has callers and no agent of ours; `None` if it needs none.
+async fn find_cause(
     state: &AppState,
     livekit: &LiveKit,
     room: &str,
     job: &OwnJob,
-) -> Result<bool, ApiFailure> {
+) -> Result<Option<LostCause>, ApiFailure> {
     let participants = livekit.api.participants(room).await?;
     let mut present = participants.iter().filter(|one| one.state() != State::Disconnected);
     let has_caller = present.clone().any(|one| !matches!(one.kind(), Kind::Agent | Kind::Egress));
     if !has_caller || present.any(|one| is_our_agent(one, livekit)) {
-        return Ok(false);
+        return Ok(None);
     }
     // A call that is over needs no agent, and one that runs has lost its agent for a moment only. If
     // its server has failed, the call ends with an error.
-    let Ok(row) = conversation_of(state, room, &job.room_sid).await else { return Ok(false) };
-    Ok(row.is_none_or(|row| row.status == STARTED || has_failed(&row)))
+    let Ok(row) = conversation_of(state, room, &job.room_sid).await else { return Ok(None) };
+    Ok(match row {
+        Some(row) if has_failed(&row) => Some(LostCause::WorkerLost),
+        Some(row) if row.status != STARTED => None,
+        _ => Some(cause_of(livekit, room)),
+    })
 }
 
 /// Whether the call of a conversation was ended by an error.
@@ -216,14 +220,19 @@ fn is_our_agent(participant: &proto::ParticipantInfo, livekit: &LiveKit) -> bool
 }
 
 /// Serves a room without a job of LiveKit.
-async fn rescue(state: &Arc<AppState>, livekit: &Arc<LiveKit>, room: &str, job: &OwnJob) {
+fn rescue(
+    state: &Arc<AppState>,
+    livekit: &Arc<LiveKit>,
+    room: &str,
+    job: &OwnJob,
+    cause: LostCause,
+) {
     if worker::refusal(state).is_some() {
         return;
     }
     if was_tried_lately(livekit, room) {
         return;
     }
-    let cause = cause_of(livekit, room);
     tracing::warn!(room, cause = cause.name(), "LiveKit has lost a job");
     livekit.rooms.count_lost(cause);
     let job = RoomJob {
@@ -236,7 +245,7 @@ async fn rescue(state: &Arc<AppState>, livekit: &Arc<LiveKit>, room: &str, job: 
     };
     let (state, livekit) = (Arc::clone(state), Arc::clone(livekit));
     tokio::spawn(async move {
-        if let Err(error) = job::serve(&state, &livekit, &job).await {
+        if let Err(error) = job::serve(&state, &livekit, &job, None).await {
             livekit.rooms.count_failed_job();
             tracing::warn!(room = job.room, %error, "a room without an agent cannot be served");
         }
@@ -255,7 +264,6 @@ fn cause_of(livekit: &LiveKit, room: &str) -> LostCause {
         Some((JobStep::Refused, _)) => LostCause::Unavailable,
         Some((JobStep::Accepted, _)) => LostCause::NotAssigned,
         Some((JobStep::Assigned | JobStep::Failed, _)) => LostCause::WorkerLost,
-        None if livekit.is_registered() => LostCause::NotAsked,
-        None => LostCause::NoWorker,
+        None => livekit.dispatch.cause_of_unasked(),
     }
 }

@@ -10,13 +10,14 @@
 //! Calls do not depend on the socket: they go on while it is lost. LiveKit drops a job if the answer
 //! comes late, so nothing that waits comes before an answer.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::input::Command;
 use egress::Request;
 use egress::websocket::{HandshakeError, Message, WebSocket};
-use engine_api::RoomEnd;
+use engine_api::{CallReservation, RoomEnd};
 use livekit_protocol as proto;
 use prost::Message as _;
 use proto::{JobStatus, WorkerStatus, server_message, worker_message};
@@ -39,6 +40,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Silence after which the socket counts as lost. The server answers pings.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a place is kept for a job that was accepted. LiveKit assigns it at once or, after 3 s,
+/// never.
+const ASSIGNMENT_TIMEOUT: Duration = Duration::from_secs(4);
 /// LiveKit gives no job to a worker whose load is .7 or more. This server decides itself when it is
 /// full, and reports at most this.
 const MAX_REPORTED_LOAD: f64 = 0.69;
@@ -60,6 +64,9 @@ pub struct WorkerHooks {
     pub on_registered: Box<dyn Fn(Registration<'_>) + Send + Sync>,
 }
 
+/// The places of jobs that were accepted and are not assigned, by id of the job.
+type Reservations = HashMap<String, (CallReservation, Instant)>;
+
 /// A message for the socket.
 enum Outgoing {
     Job { id: String, status: JobStatus, error: String },
@@ -77,7 +84,7 @@ pub(crate) async fn run(
     let (mut pause, mut was_registered, mut is_reported) = (FIRST_PAUSE, false, false);
     loop {
         let outcome = serve_socket(&state, &livekit, &hooks).await;
-        let was_up = livekit.set_registered(false);
+        let was_up = livekit.dispatch.set_registered(false);
         was_registered |= was_up;
         let url = &livekit.config.url;
         match outcome {
@@ -122,7 +129,7 @@ async fn serve_socket(
     let mut socket = connect(state, livekit).await?;
     let registered = timeout(REGISTER_TIMEOUT, register(&mut socket, livekit)).await;
     let id = registered.unwrap_or_else(|_| Err(Lost::Unreachable("timeout".into())))?;
-    livekit.set_registered(true);
+    livekit.dispatch.set_registered(true);
     tracing::info!(worker = id, agent_name = livekit.config.agent_name, "registered with LiveKit");
     let config = &livekit.config;
     (hooks.on_registered)(Registration {
@@ -133,7 +140,7 @@ async fn serve_socket(
     let (sender, mut updates) = mpsc::unbounded_channel();
     let mut checks = interval(CHECK_INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut reported = None;
+    let (mut reported, mut reservations) = (None, Reservations::new());
     let (mut reported_at, mut heard_at) = (Instant::now(), Instant::now());
     loop {
         tokio::select! {
@@ -149,7 +156,9 @@ async fn serve_socket(
                 };
                 match proto::ServerMessage::decode(bytes).map(|message| message.message) {
                     Ok(Some(message)) => {
-                        if let Some(answer) = handle(state, livekit, message, &sender) {
+                        let answer =
+                            handle(state, livekit, message, &sender, &mut reservations);
+                        if let Some(answer) = answer {
                             send(&mut socket, answer).await?;
                         }
                     }
@@ -162,6 +171,7 @@ async fn serve_socket(
                 send(&mut socket, worker_message::Message::UpdateJob(update)).await?;
             }
             _ = checks.tick() => {
+                reservations.retain(|_, (_, since)| since.elapsed() < ASSIGNMENT_TIMEOUT);
                 let status = current_status(state, livekit);
                 let is_due = reported_at.elapsed() >= STATUS_INTERVAL;
                 if is_due || reported != status.status {
@@ -226,14 +236,17 @@ fn handle(
     livekit: &Arc<LiveKit>,
     message: server_message::Message,
     updates: &mpsc::UnboundedSender<Outgoing>,
+    reservations: &mut Reservations,
 ) -> Option<worker_message::Message> {
     match message {
         server_message::Message::Availability(request) => {
-            let answer = answer_availability(state, livekit, &request.job?);
+            let answer = answer_availability(state, livekit, &request.job?, reservations);
             Some(worker_message::Message::Availability(answer))
         }
         server_message::Message::Assignment(assignment) => {
-            start_job(state, livekit, assignment, updates.clone());
+            let id = assignment.job.as_ref().map(|job| job.id.as_str()).unwrap_or_default();
+            let reservation = reservations.remove(id).map(|(place, _)| place);
+            start_job(state, livekit, assignment, reservation, updates.clone());
             None
         }
         server_message::Message::Termination(termination) => {
@@ -253,9 +266,15 @@ fn answer_availability(
     state: &AppState,
     livekit: &LiveKit,
     job: &proto::Job,
+    reservations: &mut Reservations,
 ) -> proto::AvailabilityResponse {
     let room = room_name(job);
-    let is_available = refusal(state).is_none();
+    let refused = refusal(state).is_some();
+    let place = if refused { None } else { state.engine().reserve_call() };
+    let is_available = place.is_some();
+    if let Some(place) = place {
+        reservations.insert(job.id.clone(), (place, Instant::now()));
+    }
     let step = if is_available { JobStep::Accepted } else { JobStep::Refused };
     livekit.rooms.note_step(&room, step);
     proto::AvailabilityResponse {
@@ -281,6 +300,10 @@ pub(super) fn refusal(state: &AppState) -> Option<String> {
 
 fn current_status(state: &AppState, livekit: &LiveKit) -> proto::UpdateWorkerStatus {
     let is_full = refusal(state).is_some();
+    // A worker whose models are loading counts as one that is not there yet.
+    if is_full && state.engine().not_ready_reason().is_none() {
+        livekit.dispatch.note_full();
+    }
     let status = if is_full { WorkerStatus::WsFull } else { WorkerStatus::WsAvailable };
     let load = state.engine().load_ratio();
     proto::UpdateWorkerStatus {
@@ -296,6 +319,7 @@ fn start_job(
     state: &Arc<AppState>,
     livekit: &Arc<LiveKit>,
     assignment: proto::JobAssignment,
+    reservation: Option<CallReservation>,
     updates: mpsc::UnboundedSender<Outgoing>,
 ) {
     let Some(job) = assignment.job else { return };
@@ -314,7 +338,7 @@ fn start_job(
             let _ = updates.send(Outgoing::Job { id: job.id.clone(), status, error });
         };
         report(JobStatus::JsRunning, String::new());
-        match job::serve(&state, &livekit, &room_job).await {
+        match job::serve(&state, &livekit, &room_job, reservation).await {
             Ok(Some(RoomEnd::Superseded) | None) => {
                 tracing::info!(room = room_job.room, "the room has an agent already");
                 report(JobStatus::JsSuccess, String::new());

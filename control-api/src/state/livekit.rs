@@ -1,5 +1,6 @@
 //! LiveKit: what its handlers and tasks share.
 
+pub(crate) mod dispatch;
 pub(crate) mod rooms;
 pub(crate) mod server_api;
 pub(crate) mod tokens;
@@ -9,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::mpsc;
 
+use self::dispatch::Dispatch;
 use self::rooms::Rooms;
 use self::server_api::ServerApi;
 use self::tokens::Tokens;
@@ -39,7 +41,7 @@ pub(crate) struct LiveKit {
     reported: Mutex<Option<mpsc::Receiver<ReportedRoom>>>,
     /// Whether this server must be registered to be ready.
     requires_registration: AtomicBool,
-    is_registered: AtomicBool,
+    pub(crate) dispatch: Dispatch,
 }
 
 impl LiveKit {
@@ -57,14 +59,14 @@ impl LiveKit {
             reports,
             reported: Mutex::new(Some(reported)),
             requires_registration: AtomicBool::new(false),
-            is_registered: AtomicBool::new(false),
+            dispatch: Dispatch::default(),
         }
     }
 
     /// Why this server takes no jobs now, or `None`.
     pub(crate) fn not_ready_reason(&self) -> Option<String> {
         let is_missing =
-            self.requires_registration.load(Ordering::Relaxed) && !self.is_registered();
+            self.requires_registration.load(Ordering::Relaxed) && !self.dispatch.is_registered();
         is_missing.then(|| format!("not registered with LiveKit at {}", self.config.url))
     }
 
@@ -80,11 +82,6 @@ impl LiveKit {
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Sets whether this server is registered. Returns whether it was.
-    pub(crate) fn set_registered(&self, is_registered: bool) -> bool {
-        self.is_registered.swap(is_registered, Ordering::Relaxed)
-    }
-
     /// The URL for clients, as their libraries expect it.
     pub(crate) fn client_url(&self) -> String {
         match self.config.url.split_once("://") {
@@ -97,9 +94,5 @@ impl LiveKit {
     /// The server is of no use without a registration.
     pub(crate) fn require_registration(&self) {
         self.requires_registration.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_registered(&self) -> bool {
-        self.is_registered.load(Ordering::Relaxed)
     }
 }

@@ -10,7 +10,7 @@ use conversation::output::{CommandOutcome, Rejection};
 use crate::BoxFuture;
 use crate::call_config::{CallConfig, PoseSetFile};
 use crate::metrics::MetricFamily;
-use crate::rooms::{RoomOffer, RoomSession};
+use crate::rooms::{CallReservation, RoomOffer, RoomSession};
 
 /// The operations that the control plane needs from the engine.
 pub trait Engine: Send + Sync + 'static {
@@ -83,6 +83,11 @@ pub trait Engine: Send + Sync + 'static {
     /// counted.
     fn reject_new_call(&self) -> Option<String> {
         self.capacity_error()
+    }
+
+    /// Reserves a place for a call in a room that starts in a moment. `None` without capacity.
+    fn reserve_call(&self) -> Option<CallReservation> {
+        self.capacity_error().is_none().then(|| CallReservation::new(()))
     }
 
     /// Why a new call that needs the built-in STT and TTS would be rejected now, or `None`: all

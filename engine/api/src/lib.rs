@@ -30,7 +30,7 @@ pub use knowledge::Knowledge;
 pub use recordings::{
     RECORDINGS_FOLDER, capture_name, describe_disk_error, is_out_of_space, recorded_name,
 };
-pub use rooms::{RoomAccess, RoomEnd, RoomOffer, RoomSession};
+pub use rooms::{CallReservation, RoomAccess, RoomEnd, RoomOffer, RoomSession};
 pub use tools::{RemoteTool, RemoteToolHandle, Tool, ToolBackend, ToolServers};
 
 /// A boxed future.

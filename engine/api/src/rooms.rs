@@ -1,5 +1,6 @@
 //! Calls in LiveKit rooms.
 
+use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
@@ -29,6 +30,23 @@ impl fmt::Debug for RoomAccess {
     }
 }
 
+/// A place for a call that is about to start. Dropping it frees the place.
+pub struct CallReservation(Box<dyn Any + Send>);
+
+impl CallReservation {
+    /// Wraps the engine's own mark of the place.
+    #[must_use]
+    pub fn new(place: impl Any + Send) -> Self {
+        Self(Box::new(place))
+    }
+
+    /// The engine's mark, if it has this type.
+    #[must_use]
+    pub fn into_place<T: Any>(self) -> Option<T> {
+        self.0.downcast().ok().map(|place| *place)
+    }
+}
+
 /// A request to join a LiveKit room as an agent.
 pub struct RoomOffer {
     /// The call's configuration. Ignored if the conversation is already running.
@@ -37,6 +55,8 @@ pub struct RoomOffer {
     pub commands: Vec<Command>,
     /// The room.
     pub access: RoomAccess,
+    /// The place that was reserved for the call; `None` = there must be capacity now.
+    pub reservation: Option<CallReservation>,
 }
 
 /// An agent that is in its room.

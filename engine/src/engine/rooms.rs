@@ -3,23 +3,30 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use engine_api::{OfferError, RoomOffer, RoomSession};
+use engine_api::{CallReservation, OfferError, RoomOffer, RoomSession};
 use models::panic_isolation::catch_panic;
 use url::{Host, Url};
 
 use super::CallEngine;
 use super::admission::RejectReason;
 use super::vendor_connections::VendorConnections;
+use crate::context::Slot;
 use crate::livekit::room_session::RoomContext;
 use crate::livekit::signal_connection::ConnectError;
 use crate::messages::{CallSetup, ConnectedCall};
 use crate::transport::ConnectionReply;
 use crate::transport::livekit::room_peer::Publication;
 
+/// The slot of a call that was promised and has not started.
+pub(super) struct ReservedSlot {
+    pub(super) thread: usize,
+    pub(super) slot: Slot,
+}
+
 impl CallEngine {
     pub(super) async fn take_room(&self, offer: RoomOffer) -> Result<RoomSession, OfferError> {
         self.wait_until_ready().await?;
-        let RoomOffer { config, commands, access } = offer;
+        let RoomOffer { config, commands, access, reservation } = offer;
         let no_certificate = || OfferError::NoCapacity("still loading".into());
         let certificate = self.certificate.get().cloned().ok_or_else(no_certificate)?;
         // The slot and the models come first: an agent that cannot talk must not appear in the room.
@@ -27,7 +34,7 @@ impl CallEngine {
         let (thread, setup) = match running {
             Some(thread) => (thread, None),
             None => {
-                let (thread, setup) = self.set_up_room_call(&config)?;
+                let (thread, setup) = self.set_up_room_call(&config, reservation)?;
                 (thread, Some(setup))
             }
         };
@@ -68,9 +75,14 @@ impl CallEngine {
     fn set_up_room_call(
         &self,
         config: &Arc<engine_api::CallConfig>,
+        reservation: Option<CallReservation>,
     ) -> Result<(usize, CallSetup), OfferError> {
         let reject = |why: &RejectReason| self.rejections.reject(why);
-        let (thread, slot) = self.take_slot(&self.lock_directory()).map_err(|why| reject(&why))?;
+        let reserved = reservation.and_then(CallReservation::into_place::<ReservedSlot>);
+        let (thread, slot) = match reserved {
+            Some(ReservedSlot { thread, slot }) => (thread, slot),
+            None => self.take_slot(&self.lock_directory()).map_err(|why| reject(&why))?,
+        };
         let key = self.next_call_id();
         let setup = catch_panic(|| {
             self.check_models(config)

@@ -172,7 +172,7 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
 fn livekit_metrics(livekit: Option<&LiveKit>) -> Vec<MetricFamily> {
     let no_rooms = Rooms::default();
     let rooms = livekit.map_or(&no_rooms, |livekit| &livekit.rooms);
-    let is_registered = livekit.is_some_and(LiveKit::is_registered);
+    let is_registered = livekit.is_some_and(|livekit| livekit.dispatch.is_registered());
     let (accepted, failed) = rooms.job_counts();
     vec![
         MetricFamily::gauge(

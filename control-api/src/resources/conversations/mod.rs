@@ -181,18 +181,27 @@ pub(crate) fn parse_auth_conversation(body: Value) -> Result<NewConversation, Ap
     body::parse::<AuthRequest>(body).map(|request| ConversationRequest::from(request).into())
 }
 
-/// Creates a conversation in status STARTED.
+/// Creates a conversation in status STARTED if this server has capacity for its call.
 pub(crate) async fn create_record(
     state: &AppState,
     workspace: &str,
     new_conversation: &NewConversation,
 ) -> Result<Row, ApiError> {
-    let not_found = || ApiError::NotFound(Resource::Agent);
     // STT capacity is checked at signaling: a decoder that is in use now may be free when the user
     // joins.
     if let Some(why) = state.engine().reject_new_call() {
         return Err(ApiError::NoCapacity(why));
     }
+    create_reserved_record(state, workspace, new_conversation).await
+}
+
+/// Like [`create_record`], for a call whose place is reserved.
+pub(crate) async fn create_reserved_record(
+    state: &AppState,
+    workspace: &str,
+    new_conversation: &NewConversation,
+) -> Result<Row, ApiError> {
+    let not_found = || ApiError::NotFound(Resource::Agent);
     if state.is_draining() {
         return Err(ApiError::NoCapacity("the server is shutting down".into()));
     }

@@ -15,12 +15,12 @@ const MAX_REMEMBERED: usize = 10_000;
 /// Why LiveKit did not bring an agent into a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LostCause {
-    /// No worker of ours was registered.
+    /// No worker of ours was registered, or LiveKit did not know it yet.
     NoWorker,
-    /// We answered that we are full or draining.
+    /// We answered or reported that we are full or draining.
     Unavailable,
-    /// LiveKit did not ask although a worker was registered: its load was over LiveKit's limit, or
-    /// another worker did not answer.
+    /// LiveKit did not ask although a worker was registered: another worker did not answer, for
+    /// example.
     NotAsked,
     /// We accepted, and no assignment came: the answer was too late, or lost.
     NotAssigned,
