@@ -45,7 +45,6 @@ mod events;
 #[cfg(test)]
 mod golden_tests;
 mod http;
-mod invisible;
 mod join;
 pub mod keys;
 mod livekit;

@@ -365,7 +365,7 @@ impl Call {
         if self.ended_at.is_some() || self.current_connection == Some(number) {
             return;
         }
-        let previous = self.current_connection.replace(number);
+        let previous = self.make_current(number);
         for connection in &mut self.connections {
             if Some(connection.number) == previous {
                 connection.hang_up(now);

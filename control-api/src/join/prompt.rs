@@ -3,10 +3,10 @@
 
 use conversation::input::Command;
 use conversation::participation::ParticipationMode;
+use conversation::visible_text::remove_invisible;
 use serde_json::Value;
 
 use crate::events::record::StoredRecord;
-use crate::invisible::{is_invisible, is_joiner};
 use crate::resources::meetings::settings::MeetingSettings;
 use crate::state::AppState;
 use crate::store;
@@ -107,35 +107,6 @@ fn quote_line(text: &str, max_chars: usize) -> String {
     let text = remove_invisible(&text).split_whitespace().collect::<Vec<_>>().join(" ");
     let text: String = text.chars().take(max_chars).collect();
     if text.trim().is_empty() { String::new() } else { quote(&text) }
-}
-
-/// The text without characters that a reader does not see and a language model reads. Tag
-/// characters spell hidden words, bidirectional controls show words in another order than they
-/// have.
-///
-/// ZWJ and ZWNJ stay where they belong to the spelling: one of them between two characters of
-/// scripts that are written with joiners (Arabic, Persian, those of India) or between two emoji.
-/// What is lost is only how a character looks: a variant of an ideograph, the flag of a region.
-fn remove_invisible(text: &str) -> String {
-    let mut visible = String::with_capacity(text.len());
-    let mut rest = text.chars().filter(|c| !is_invisible(*c)).peekable();
-    let mut previous = None;
-    while let Some(c) = rest.next() {
-        if !is_joiner(c)
-            || (previous.is_some_and(takes_joiner)
-                && rest.peek().copied().is_some_and(takes_joiner))
-        {
-            visible.push(c);
-            previous = Some(c);
-        }
-    }
-    visible
-}
-
-/// Whether a joiner may stand beside the character. Latin, Greek, Cyrillic and Hebrew letters,
-/// which come first in Unicode, are written without joiners.
-fn takes_joiner(c: char) -> bool {
-    c >= '\u{600}' && !c.is_whitespace() && !is_joiner(c)
 }
 
 /// In quotes that the text cannot close.

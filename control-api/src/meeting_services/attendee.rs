@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
 use conversation::event::MeetingStatus;
+use conversation::visible_text::person_name;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::{
     BotOrder, Detail, Fields, MediaMode, MeetingService, Report, ServiceAccount, ServiceError,
-    ServiceResult, Webhook, WebhookError, metadata, person_name, signatures,
+    ServiceResult, Webhook, WebhookError, metadata, signatures,
 };
 use crate::clock;
 

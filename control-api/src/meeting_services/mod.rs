@@ -182,20 +182,6 @@ pub(crate) enum Report {
     },
 }
 
-/// Maximum characters of a person's name. It reaches the language model and the transcript.
-const MAX_PERSON_CHARS: usize = 100;
-
-/// A person's name on one line, without control characters, and cut if it is long; `None` if
-/// nothing is left.
-pub(crate) fn person_name(name: &str) -> Option<String> {
-    let visible: String =
-        name.chars().map(|c| if c.is_control() || c.is_whitespace() { ' ' } else { c }).collect();
-    let line = visible.split_whitespace().collect::<Vec<_>>().join(" ");
-    let cut: String = line.chars().take(MAX_PERSON_CHARS).collect();
-    let cut = cut.trim_end();
-    (!cut.is_empty()).then(|| cut.to_owned())
-}
-
 /// A verified webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Webhook {

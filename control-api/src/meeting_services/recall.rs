@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use conversation::event::MeetingStatus;
+use conversation::visible_text::person_name;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::{
     BotOrder, Detail, Fields, MeetingService, Report, ServiceAccount, ServiceError, ServiceResult,
-    Webhook, WebhookError, metadata, person_name, signatures,
+    Webhook, WebhookError, metadata, signatures,
 };
 use crate::clock;
 

@@ -55,6 +55,7 @@
 pub mod contract;
 pub mod machine;
 pub mod simulation;
+pub mod visible_text;
 mod words;
 
 pub use contract::{

@@ -1323,3 +1323,40 @@ fn the_rules_of_a_group_hold_only_while_several_people_are_present() {
     call.final_transcript(1.0, "The museum opens at nine.").send_input(6.0, Input::Tick);
     assert_eq!(call.llm_requests().len(), 0);
 }
+
+#[test]
+fn nothing_is_different_for_one_person_after_the_others_have_left() {
+    let rules = Participation { only_with_several: true, ..Participation::default() };
+    let committed_at = |others: bool| {
+        let mut call =
+            Harness::new(|spec| *spec = spec.clone().with_participation(Some(rules.clone())));
+        let at = |seconds| Time::from_seconds(seconds);
+        if others {
+            call.send_input(0.1, Input::PeoplePresent { count: 2 });
+            call.send_input(0.2, Input::SpeakerStarted { name: "Tom".into(), at: at(0.2) });
+            call.send_input(0.3, Input::SpeakerStopped { name: "Tom".into(), at: at(0.3) });
+        }
+        call.send_input(0.4, Input::PeoplePresent { count: 1 });
+        call.send_input(1.1, Input::SpeechStarted { onset: at(1.0) });
+        call.send_input(2.1, Input::SpeechStopped { end: at(2.0) });
+        call.final_transcript(2.2, "How are you?");
+        while !call.events().any(|event| matches!(event, Event::UtteranceCommitted { .. })) {
+            let (at, _) = call.conversation.poll_timeout().expect("a deadline");
+            call.send_input(at.as_seconds(), Input::Tick);
+        }
+        call.now
+    };
+    assert_eq!(committed_at(true), committed_at(false), "no name is waited for");
+}
+
+#[test]
+fn the_user_who_left_is_told_unless_the_departures_of_all_were() {
+    let departures = |count: u32| {
+        let mut call = Harness::new(|_| {});
+        call.send_input(0.1, Input::PeoplePresent { count });
+        call.send_command(1.0, Command::Leave);
+        assert!(call.events().any(|event| matches!(event, Event::Ended { .. })));
+        call.events().filter(|event| matches!(event, Event::ParticipantLeft { .. })).count()
+    };
+    assert_eq!((departures(0), departures(1)), (0, 1));
+}

@@ -17,6 +17,13 @@ impl Call {
         number
     }
 
+    /// Makes a connection the one that carries the call. Returns its predecessor.
+    pub(super) fn make_current(&mut self, number: u32) -> Option<u32> {
+        let previous = self.current_connection.replace(number);
+        self.move_captions(previous, number);
+        previous
+    }
+
     /// Drops one connection that does not carry the call, to make room for a newer offer: the
     /// oldest pending one, else the oldest that is closing.
     pub(crate) fn drop_oldest_connection(&mut self) {
@@ -75,9 +82,14 @@ impl Call {
 
     /// The page or the socket that carries a meeting did not come back.
     pub(super) fn media_lost(&mut self, now: Instant) {
+        let why = "The connection to the meeting was lost and did not come back.";
+        self.end_with_error(now, why.to_owned());
+    }
+
+    /// The call has lost what carries it. `why`: one sentence for its record.
+    pub(super) fn end_with_error(&mut self, now: Instant, why: String) {
         if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
-            let text = "The connection to the meeting was lost and did not come back.".to_owned();
-            self.inputs.push_back(Input::ExternalEvent(Event::Warning { text }));
+            self.inputs.push_back(Input::ExternalEvent(Event::Warning { text: why }));
             let stop = Command::Stop { reason: EndReason::Error, exit_message: false };
             self.submit_command(now, stop, None);
         }
@@ -86,6 +98,7 @@ impl Call {
     /// The user leaves the call.
     pub(super) fn user_left(&mut self, now: Instant) {
         if self.ended_at.is_none() && !std::mem::replace(&mut self.is_leaving, true) {
+            self.queue_last_departure();
             self.submit_command(now, Command::Leave, None);
         }
     }

@@ -6,9 +6,10 @@ use conversation::event::{AgentState, Event};
 use conversation::input::{Command, Input};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
+use engine_api::RoomEnd;
 
 use super::{Call, ReplyTarget};
-use crate::transport::livekit::room_peer::RoomSignal;
+use crate::transport::livekit::room_peer::{RoomPeer, RoomSignal};
 use crate::transport::livekit::room_socket::ReceiveBuffers;
 use crate::transport::livekit::{RequestOrigin, RoomCommand, RoomEvent};
 
@@ -81,10 +82,13 @@ impl Call {
             RoomEvent::Request(request) => self.handle_room_command(now, number, request),
             RoomEvent::Closed(end) => {
                 tracing::info!(reason = ?end, "the agent has left its room");
-                if self.started_at.is_none() {
-                    self.ended_at = Some(now);
-                } else {
-                    self.user_left(now);
+                match end {
+                    _ if self.started_at.is_none() => self.ended_at = Some(now),
+                    // Another agent may serve the room again.
+                    RoomEnd::Failed(why) => {
+                        self.end_with_error(now, format!("The room was lost: {why}."));
+                    }
+                    _ => self.user_left(now),
                 }
             }
         }
@@ -100,7 +104,18 @@ impl Call {
     pub(super) fn set_people(&mut self, now: Instant, count: u32) {
         self.room.people = count;
         if count > 0 {
+            self.audio_input.set_several_people(count > 1);
             self.handle_room_input(now, Input::PeoplePresent { count });
+        }
+    }
+
+    /// Queues who was the last one to leave the room, if nobody is there.
+    pub(super) fn queue_last_departure(&mut self) {
+        let last = self.room_peer(self.current_connection);
+        if let Some(identity) = last.and_then(RoomPeer::take_last_to_leave) {
+            let left = Event::ParticipantLeft { id: identity };
+            self.inputs.push_back(Input::ExternalEvent(left));
+            self.inputs.push_back(Input::PeoplePresent { count: 0 });
         }
     }
 
@@ -119,13 +134,26 @@ impl Call {
             tracing::debug!("a message of the chat was dropped: too many questions");
             return;
         }
-        let reply = match origin {
-            RequestOrigin::Chat => None,
-            RequestOrigin::Rpc { caller, request_id } => {
-                Some(ReplyTarget::Rpc(RpcRequest { connection: number, caller, request_id }))
+        match origin {
+            RequestOrigin::Chat => {
+                let before = self.last_waiting_turn();
+                self.submit_command(now, command, None);
+                let turn = self.last_waiting_turn().filter(|turn| Some(*turn) > before);
+                let peer = self.room_peer(self.current_connection);
+                if let (Some(peer), Some(turn)) = (peer, turn) {
+                    peer.expect_chat_answer(turn);
+                }
             }
-        };
-        self.submit_command(now, command, reply);
+            RequestOrigin::Rpc { caller, request_id } => {
+                let request = RpcRequest { connection: number, caller, request_id };
+                self.submit_command(now, command, Some(ReplyTarget::Rpc(request)));
+            }
+        }
+    }
+
+    /// The latest turn whose answer has not begun.
+    fn last_waiting_turn(&self) -> Option<u32> {
+        self.conversation.unreported_turn_times().map(|times| times.turn).max()
     }
 
     pub(super) fn answer_rpc(&mut self, now: Instant, request: RpcRequest, answer: CommandOutcome) {
@@ -134,8 +162,7 @@ impl Call {
             CommandOutcome::Rejected(why) => Err(why.to_string()),
             _ => Ok(()),
         };
-        let peer = self.connections.iter_mut().find(|c| c.number == connection);
-        if let Some(peer) = peer.and_then(|connection| connection.room_peer()) {
+        if let Some(peer) = self.room_peer(Some(connection)) {
             peer.answer_rpc(now, &caller, &request_id, outcome);
         }
     }
@@ -157,13 +184,25 @@ impl Call {
         }
     }
 
+    /// The agent has joined its room again: what is being captioned goes on there.
+    pub(super) fn move_captions(&mut self, previous: Option<u32>, current: u32) {
+        let captions = self.room_peer(previous).map(RoomPeer::take_captions);
+        if let (Some(captions), Some(peer)) = (captions, self.room_peer(Some(current))) {
+            peer.continue_captions(captions);
+        }
+    }
+
     /// Shows clients of a room what the agent does.
     pub(super) fn show_state_in_room(&mut self) {
         let state = self.rtvi_session.state();
-        let current =
-            self.connections.iter_mut().find(|c| Some(c.number) == self.current_connection);
-        if let Some(peer) = current.and_then(|connection| connection.room_peer()) {
+        if let Some(peer) = self.room_peer(self.current_connection) {
             peer.set_state(state);
         }
+    }
+
+    /// The participant of a connection with this number, if it leads to a room.
+    fn room_peer(&mut self, number: Option<u32>) -> Option<&mut RoomPeer> {
+        let connection = self.connections.iter_mut().find(|c| Some(c.number) == number)?;
+        connection.room_peer()
     }
 }

@@ -94,6 +94,17 @@ impl AudioInput {
         Self { own_voice: are_several.then(Box::default), ..self }
     }
 
+    /// Sets whether there are several people, where their number is known. One person is heard as
+    /// in other calls: the client cancels the echo.
+    pub(crate) fn set_several_people(&mut self, are_several: bool) {
+        match are_several {
+            true => {
+                self.own_voice.get_or_insert_default();
+            }
+            false => self.own_voice = None,
+        }
+    }
+
     /// Whether the agent's voice may come back, so that [`Self::push_sent`] is needed.
     pub(crate) fn looks_for_own_voice(&self) -> bool {
         self.own_voice.is_some()

@@ -272,6 +272,7 @@ impl RoomSession {
                     }
                 }
                 request = self.requests.recv() => match request {
+                    Some(Request::Leave(leave)) => return Exchange::Ended(own_end(&leave)),
                     Some(request) => {
                         if let Err(why) = self.signals.send(request).await {
                             return Exchange::Lost(why);
@@ -393,6 +394,14 @@ fn unix_millis() -> i64 {
 /// Waits until the call has dropped its side. What it requests meanwhile is lost.
 async fn closed(requests: &mut mpsc::Receiver<Request>) {
     while requests.recv().await.is_some() {}
+}
+
+/// Why the participant itself leaves before the end of the call.
+fn own_end(leave: &LeaveRequest) -> RoomEnd {
+    match leave.reason() {
+        DisconnectReason::DuplicateIdentity => RoomEnd::Superseded,
+        _ => RoomEnd::Failed("the media connection cannot be made".to_owned()),
+    }
 }
 
 fn outcome_of_leave(leave: &LeaveRequest) -> Exchange {

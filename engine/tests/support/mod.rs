@@ -2,6 +2,7 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)] // each test file uses a part of it
 
+pub mod livekit_room;
 pub mod udp_client;
 pub mod virtual_client;
 
@@ -20,13 +21,15 @@ use engine::latency::LatencyMetrics;
 use engine::media_thread::{Inbox, MediaThread};
 use engine::messages::{
     CallId, CallModels, CallSetup, ConnectedCall, LineRequest, LoopbackCall, Message, NewCall,
-    OfferReply, OfferRequest, PrepareCall, ThreadResources,
+    OfferReply, OfferRequest, PrepareCall, RoomRequest, ThreadResources,
 };
 use engine::recorder::{self, Recorder};
 use engine::show::pose_cache::PoseCache;
 use engine::stats::ThreadStats;
 use engine::transport::ConnectionReply;
 use engine::transport::audio_line::{self, Line};
+use engine::transport::livekit::room_peer::RoomPeer;
+use engine::transport::livekit::room_socket::RoomSocket;
 use engine::transport::loopback::{self, LoopbackClient, LoopbackOutput};
 use engine::transport::socket::Socket;
 use engine::transport::tcp;
@@ -573,6 +576,47 @@ impl Harness {
         assert!(self.inbox.requests.send(Message::Line(Box::new(request))).is_ok());
         self.step_until_idle();
         (line, reply.try_recv().unwrap())
+    }
+
+    /// Starts a call of an agent that answers everything with `answer` in a LiveKit room, where it
+    /// is this participant.
+    pub fn start_room(
+        &mut self,
+        call: CallConfig,
+        answer: &str,
+        peer: Box<RoomPeer>,
+        socket: RoomSocket,
+    ) {
+        let id = call.id;
+        let tts = Arc::new(ScriptedTts { time: self.time.clone() });
+        let llm = Arc::new(ScriptedLlm { time: self.time.clone(), answer: answer.to_owned() });
+        let stt = self.scripted_stt(&[]);
+        let new_call = ConnectedCall {
+            setup: Box::new(self.call_setup(call, &stt, llm, tts, None)),
+            early_commands: Vec::new(),
+            presence: PresenceGuard::default(),
+        };
+        self.send_room(id, Some(new_call), peer, socket);
+    }
+
+    /// The agent of a running call has joined its room again, as this participant.
+    pub fn rejoin_room(&mut self, id: u128, peer: Box<RoomPeer>, socket: RoomSocket) {
+        self.send_room(ConversationId(id), None, peer, socket);
+    }
+
+    fn send_room(
+        &mut self,
+        conversation: ConversationId,
+        new_call: Option<ConnectedCall>,
+        peer: Box<RoomPeer>,
+        socket: RoomSocket,
+    ) {
+        let (reply, mut outcome) = tokio::sync::oneshot::channel();
+        let new_call = new_call.map(Box::new);
+        let request = RoomRequest { conversation, peer, socket, new_call, reply };
+        assert!(self.inbox.requests.send(Message::Room(Box::new(request))).is_ok());
+        self.step_until_idle();
+        assert_eq!(outcome.try_recv().unwrap(), ConnectionReply::Accepted);
     }
 
     /// Offers a connection for a call of an agent that says nothing; returns the answer.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use conversation::visible_text::{is_invisible, is_joiner};
+
 use crate::config::MeetingsConfig;
-use crate::invisible::{is_invisible, is_joiner};
 use crate::meeting_services::{BotOrder, MediaMode, ServiceAccount};
 use crate::resources::call_limits::max_call_duration;
 use crate::resources::meetings::settings::MeetingSettings;

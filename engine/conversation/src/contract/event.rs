@@ -213,10 +213,11 @@ pub enum Event {
         /// Configured limit in seconds.
         max_call_duration: f64,
     },
-    /// The user has left.
+    /// The user has left, or a person of a meeting or a room.
     #[serde(rename = "participant_left")]
     ParticipantLeft {
-        /// The user's id, or the conversation's id without one.
+        /// The user's id, or the conversation's id without one. Of a meeting or a room, the id of
+        /// the person there.
         id: String,
     },
     /// A tool returned its result.

@@ -117,7 +117,8 @@ pub enum Input {
         /// When the speech stopped.
         at: Time,
     },
-    /// The number of people in the conversation, besides the agent.
+    /// The number of people in the conversation, besides the agent. With 0, the departure of each
+    /// was reported ([`Event::ParticipantLeft`] as [`Input::ExternalEvent`]).
     PeoplePresent {
         /// The number.
         count: u32,

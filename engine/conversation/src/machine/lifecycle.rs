@@ -123,7 +123,8 @@ impl Conversation {
         }
         self.phase = Phase::Ending(reason);
         self.stop_all_speech();
-        if reason == EndReason::UserLeft {
+        // If nobody is there, the departures of all were reported.
+        if reason == EndReason::UserLeft && self.people.present != Some(0) {
             let id = self.spec.user_id.clone();
             self.emit(Event::ParticipantLeft { id });
         }

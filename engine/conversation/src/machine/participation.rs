@@ -54,6 +54,7 @@ impl Conversation {
 
     /// People came or left. The rules of a group hold from the second person on.
     pub(crate) fn people_present(&mut self, count: u32) {
+        self.people.present = Some(count);
         let depends = self.spec.participation.as_ref().is_some_and(|rules| rules.only_with_several);
         if count > 1 && depends && self.people.spec_for_one.is_none() {
             self.people.spec_for_one = Some(Box::new(self.spec.clone()));
@@ -108,7 +109,9 @@ impl Conversation {
     pub(crate) fn waits_for_speaker(&mut self) -> bool {
         let Some(rules) = &self.spec.participation else { return false };
         let max_wait = rules.max_speaker_wait;
-        if !self.people.are_reported() || self.open_turn_has_speaker() {
+        // Nobody reports who speaks while one person is alone.
+        let is_alone = self.people.present == Some(1);
+        if is_alone || !self.people.are_reported() || self.open_turn_has_speaker() {
             return false;
         }
         let until = *self.turn.speaker_wait_until.get_or_insert(self.now + max_wait);

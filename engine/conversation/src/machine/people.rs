@@ -61,6 +61,8 @@ pub(crate) struct People {
     pub(crate) committed: VecDeque<(u32, (Time, Time), Option<String>)>,
     /// Everybody who has spoken.
     pub(crate) names: Vec<String>,
+    /// The number of people who are present, if it is reported.
+    pub(crate) present: Option<u32>,
     /// The speaker of the last answered turn, if there is one.
     pub(crate) answered: Option<Option<String>>,
     /// End of the last answer that was heard.

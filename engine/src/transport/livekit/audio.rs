@@ -4,6 +4,8 @@
 //!
 //! The active speaker changes only when that person has been silent for .3 s, so never within a
 //! stretch of speech.
+//!
+//! While several people are in the room, whoever has a voice, reports say who speaks.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ pub(super) struct RoomAudio {
     active: Option<String>,
     /// End of the next block of the mix; `None` unless there are several voices.
     next_block: Option<Instant>,
+    /// Whether several people are in the room.
+    has_several_people: bool,
     reports: Vec<SpeakerReport>,
     scratch: Vec<i16>,
 }
@@ -85,6 +89,21 @@ impl RoomAudio {
         self.active.take_if(|active| !self.voices.iter().any(|voice| voice.track == *active));
     }
 
+    /// Sets whether several people are in the room. Those who speak already are reported then.
+    pub(super) fn set_several_people(&mut self, now: Instant, several: bool) {
+        let were_several = std::mem::replace(&mut self.has_several_people, several);
+        let is_new = several && !were_several;
+        for voice in self.voices.iter().filter(|voice| is_new && voice.level.is_speaking()) {
+            let track = voice.track.clone();
+            self.reports.push(SpeakerReport { track, is_speaking: true, at: now });
+        }
+    }
+
+    /// Whether a voice of this track is heard.
+    pub(super) fn has_voice(&self, track: &str) -> bool {
+        self.voices.iter().any(|voice| voice.track == track)
+    }
+
     /// Takes a packet. Packets of unknown sections are dropped.
     pub(super) fn push(
         &mut self,
@@ -106,7 +125,15 @@ impl RoomAudio {
             self.next_block = None;
             voice.waiting.clear();
             let frame = voice.jitter.pull(now)?;
+            let start = pcm.len();
             voice.decoder.decode(&frame, pcm);
+            let mut rest = pcm.len() - start;
+            for block in pcm[start..].chunks(BLOCK_SAMPLES) {
+                rest -= block.len();
+                let end = frame.end_time.checked_sub(samples_duration(rest));
+                let report = voice.observe(block, end.unwrap_or(frame.end_time));
+                self.reports.extend(report.filter(|_| self.has_several_people));
+            }
             return Some(frame.end_time);
         }
         if self.voices.is_empty() {
@@ -141,10 +168,8 @@ impl RoomAudio {
         let mut blocks = [[0_i16; BLOCK_SAMPLES]; MAX_VOICES];
         for (voice, block) in self.voices.iter_mut().zip(&mut blocks) {
             voice.take_block(block);
-            if let Some((is_speaking, at)) = voice.level.push(block, end) {
-                let track = voice.track.clone();
-                self.reports.push(SpeakerReport { track, is_speaking, at });
-            }
+            let report = voice.observe(block, end);
+            self.reports.extend(report.filter(|_| self.has_several_people));
         }
         self.select_active();
         let mut sum = [0.0_f32; BLOCK_SAMPLES];
@@ -177,7 +202,7 @@ impl RoomAudio {
         }
     }
 
-    /// Reports since the last call of this method. There are none while only one voice is heard.
+    /// Reports since the last call of this method. There are none while one person is alone.
     pub(super) fn take_reports(&mut self) -> Vec<SpeakerReport> {
         std::mem::take(&mut self.reports)
     }
@@ -196,6 +221,12 @@ impl RoomAudio {
 }
 
 impl Voice {
+    /// Takes a block of the voice that ends at `end`. Returns whether it started or stopped.
+    fn observe(&mut self, block: &[i16], end: Instant) -> Option<SpeakerReport> {
+        let (is_speaking, at) = self.level.push(block, end)?;
+        Some(SpeakerReport { track: self.track.clone(), is_speaking, at })
+    }
+
     /// Fills a block, with silence if the voice has not enough.
     fn take_block(&mut self, block: &mut [i16; BLOCK_SAMPLES]) {
         if self.is_filling {
@@ -215,6 +246,11 @@ impl Voice {
             (self.is_filling, self.has_waited) = (true, false);
         }
     }
+}
+
+/// Duration of samples at 16 kHz.
+fn samples_duration(samples: usize) -> Duration {
+    Duration::from_nanos(samples as u64 * 62_500)
 }
 
 #[cfg(test)]

@@ -70,9 +70,39 @@ fn one_voice_passes_unchanged() {
 }
 
 #[test]
+fn the_only_voice_of_several_people_is_reported_in_the_unchanged_audio() {
+    let mut audio = RoomAudio::default();
+    audio.assign(&tracks(1));
+    let (mut sender, start) = (Sender::new("1", 440.0), crate::clock::now());
+    let mut pcm = Vec::new();
+    // Speech from .5 s to 1.5 s. Somebody else comes at 1 s, and leaves at 3 s.
+    for n in 0..250_u32 {
+        let now = start + BLOCK * n;
+        if n == 50 || n == 150 {
+            audio.set_several_people(now, n == 50);
+        }
+        let speaks = (25..75).contains(&n) || (100..125).contains(&n) || n >= 200;
+        sender.send(&mut audio, now, if speaks { 8_000.0 } else { 0.0 });
+        while audio.pull(now, &mut pcm).is_some() {}
+    }
+    assert!(level_of(&pcm[10_000..20_000], 440.0) > 7_000.0, "the voice is heard in full");
+    let reports: Vec<(bool, f64)> = audio
+        .take_reports()
+        .iter()
+        .map(|report| (report.is_speaking, report.at.duration_since(start).as_secs_f64()))
+        .collect();
+    let expected = [(true, 1.0), (false, 1.5), (true, 2.0), (false, 2.5)];
+    assert_eq!(reports.len(), expected.len(), "{reports:?}");
+    for ((is_speaking, at), expected) in reports.iter().zip(expected) {
+        assert!(*is_speaking == expected.0 && (at - expected.1).abs() < 0.1, "{reports:?}");
+    }
+}
+
+#[test]
 fn the_active_speaker_is_heard_in_full_and_others_lower() {
     let mut audio = RoomAudio::default();
     audio.assign(&tracks(2));
+    audio.set_several_people(crate::clock::now(), true);
     let (mut maria, mut tom) = (Sender::new("1", 400.0), Sender::new("2", 1_000.0));
     let start = crate::clock::now();
     let mut pcm = Vec::new();

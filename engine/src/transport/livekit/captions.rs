@@ -17,6 +17,9 @@ use crate::transport::Priority;
 const SEGMENT_ATTRIBUTE: &str = "lk.segment_id";
 const TRACK_ATTRIBUTE: &str = "lk.transcribed_track_id";
 const FINAL_ATTRIBUTE: &str = "lk.transcription_final";
+/// Maximum number of messages of the chat that wait for their answers. A newer one replaces the
+/// question of an older one, so only uninterruptible speech lets some wait.
+const MAX_CHAT_TURNS: usize = 16;
 
 /// Whose words a caption has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,21 +51,37 @@ struct AgentCaption {
 
 /// Makes captions out of the events of a call.
 #[derive(Default)]
-pub(super) struct Captions {
+pub(crate) struct Captions {
     agent: Option<AgentCaption>,
     /// Number of the segment of the user's words, and whose they are.
     user_segment: u64,
     user: Option<Author>,
     /// Number of interim captions so far, for the ids of their streams.
     streams: u64,
-    /// Whether the next utterance of the agent answers a message of the chat.
-    answers_chat: bool,
+    /// Turns that are messages of the chat and wait for their answers.
+    chat_turns: Vec<u32>,
+    /// The turn that is being answered, if it is such a message.
+    answered_chat_turn: Option<u32>,
 }
 
 impl Captions {
-    /// A person wrote a message: the answer goes to the chat too.
-    pub(super) fn on_chat_message(&mut self) {
-        self.answers_chat = true;
+    /// A person wrote a message, which became this turn: its answer goes to the chat too.
+    pub(super) fn expect_chat_answer(&mut self, turn: u32) {
+        if self.chat_turns.len() == MAX_CHAT_TURNS {
+            self.chat_turns.remove(0);
+        }
+        self.chat_turns.push(turn);
+    }
+
+    /// The captions for readers who have lost the open streams: the text of the agent's utterance
+    /// so far is sent again.
+    pub(super) fn for_new_readers(mut self) -> Self {
+        if let Some(AgentCaption { stream, sent, next_chunk, .. }) = &mut self.agent {
+            stream.clear();
+            sent.clear();
+            *next_chunk = 0;
+        }
+        self
     }
 
     /// Calls `send` for each packet that results from an event.
@@ -91,6 +110,15 @@ impl Captions {
             Event::AgentStoppedSpeaking { utterance, text } => {
                 self.extend_agent_caption(*utterance, text, context, &mut send);
                 self.end_agent_caption(Some(text), context, &mut send);
+            }
+            // Follows the start of the answer's first utterance.
+            Event::Turn(times) if times.timeline.first_sample.is_some() => {
+                let turn = Some(times.turn).filter(|turn| self.chat_turns.contains(turn));
+                self.answered_chat_turn = turn;
+                self.chat_turns.retain(|waiting| *waiting > times.turn);
+            }
+            Event::TurnReplyHeard { turn, .. } => {
+                self.answered_chat_turn.take_if(|answered| answered == turn);
             }
             _ => {}
         }
@@ -169,7 +197,7 @@ impl Captions {
             return;
         }
         send(OutgoingPacket::to_all(transcription(context.agent, &segment, text, true)));
-        if std::mem::take(&mut self.answers_chat) {
+        if self.answered_chat_turn.is_some() {
             let stream = self.next_stream("chat");
             self.send_text(&stream, CHAT_TOPIC, HashMap::new(), text, context, |value| {
                 send(OutgoingPacket::to_all(value));

@@ -9,6 +9,7 @@
 //! | [`room_peer`] | the participant: one str0m connection and all that follows from signals and data |
 //! | `negotiation` | offers, answers, media sections |
 //! | `people` | who is in the room, and their audio tracks |
+//! | `speakers` | who is reported to speak |
 //! | `audio` | one jitter buffer and decoder per voice; the active speaker; the mix |
 //! | `data_channels` | data packets in both directions |
 //! | `text_streams` | text streams that arrive in parts |
@@ -17,11 +18,13 @@
 
 mod audio;
 mod captions;
+mod congestion;
 mod data_channels;
 mod negotiation;
 mod people;
 pub mod room_peer;
 pub mod room_socket;
+mod speakers;
 mod speech_level;
 mod text_streams;
 
@@ -41,6 +44,8 @@ const CHAT_TOPIC: &str = "lk.chat";
 const CAPTION_TOPIC: &str = "lk.transcription";
 /// Attribute of the agent's participant: what it does.
 const STATE_ATTRIBUTE: &str = "lk.agent.state";
+/// Attribute of an agent's participant, set by its token: the name by which it gets its jobs.
+const AGENT_NAME_ATTRIBUTE: &str = "lk.agent_name";
 /// Attribute of the agent's participant: when its call was created, in ms since the Unix epoch. Of two
 /// agents of ours in a room, the one with the later call leaves.
 pub const CREATED_ATTRIBUTE: &str = "visavis.created";
@@ -53,14 +58,15 @@ pub enum RoomEvent {
         /// The new number.
         count: u32,
     },
-    /// One of several people left. The last one counts as the user, who leaves like one of a call.
+    /// A person left, and others are there. Who left as the last one is told at the end of the call
+    /// ([`room_peer::RoomPeer::take_last_to_leave`]).
     CallerLeft {
         /// Identity in the room.
         identity: String,
     },
     /// A person started or stopped speaking.
     Speaker {
-        /// Name, or identity without one.
+        /// Name, or identity without one: one visible line.
         name: String,
         /// Whether the person started.
         is_speaking: bool,

@@ -30,14 +30,17 @@ use str0m::{Candidate, Event, Rtc};
 use tokio::sync::mpsc;
 
 mod media;
+mod presence;
 
 use super::audio::RoomAudio;
 use super::captions::{Author, CaptionContext, Captions, state_name};
+use super::congestion::{Congestion, Verdict};
 use super::data_channels::{DataChannels, OutgoingPacket, Received};
 use super::negotiation::{FirstOffer, Negotiation, STREAM_ID, VIDEO_CID, VOICE_CID};
 use super::people::{People, PeopleChange};
+use super::speakers::Speakers;
 use super::speech_level::dbfs;
-use super::{MESSAGE_TOPIC, RequestOrigin, RoomEvent, STATE_ATTRIBUTE};
+use super::{AGENT_NAME_ATTRIBUTE, CREATED_ATTRIBUTE, MESSAGE_TOPIC, RoomEvent, STATE_ATTRIBUTE};
 use crate::speak::AudioFrame;
 use crate::transport::webrtc::{Certificate, PeerConnection, Protocol};
 use crate::transport::{TextMessage, TransportEvent, VideoFrame};
@@ -47,9 +50,11 @@ use crate::transport::{TextMessage, TransportEvent, VideoFrame};
 /// second at the bitrate that it looks for.
 const INITIAL_BITRATE: Bitrate = Bitrate::kbps(5_000);
 const DESIRED_BITRATE: Bitrate = Bitrate::kbps(900);
+/// Estimate from which an estimation starts anew.
+const RESTART_BITRATE: Bitrate = Bitrate::kbps(1_000);
 /// Capacity of the queue of requests to the server. An exchange has a handful of them.
 pub const REQUEST_CAPACITY: usize = 256;
-/// Silence after which a resumed connection looks for a new path.
+/// Silence after which a connection looks for a new path, and the time until it looks again.
 const LOST_PATH: Duration = Duration::from_secs(3);
 
 /// A request to the server, or the end of the connection (the channel is closed).
@@ -93,11 +98,15 @@ pub struct RoomPeer {
     video_mid: Option<Mid>,
     people: People,
     audio: RoomAudio,
+    speakers: Speakers,
+    congestion: Congestion,
     channels: DataChannels,
     captions: Captions,
     requests: mpsc::Sender<Request>,
     events: VecDeque<TransportEvent>,
     agent: Author,
+    /// Name by which jobs are dispatched to agents of ours.
+    agent_name: String,
     sid: String,
     created_unix_ms: u64,
     /// Whether somebody subscribes to the video, or the track is not published yet: its first key
@@ -108,9 +117,14 @@ pub struct RoomPeer {
     is_watching_reported: bool,
     is_connected: bool,
     is_reported: bool,
-    /// When the last person left of their own accord, or disappeared.
+    /// When the last person left of their own accord, or disappeared, and who that is.
     left_at: Option<Instant>,
     gone_at: Option<Instant>,
+    last_to_leave: Option<String>,
+    /// Whether the signals of the server are lost.
+    is_interrupted: bool,
+    /// When a new path to the server was last looked for.
+    restarted_at: Option<Instant>,
     state: Option<AgentState>,
     is_refused: bool,
 }
@@ -159,7 +173,7 @@ impl RoomPeer {
         let parts = JoinParts {
             offer: negotiation.last_offer(),
             tracks: track_requests(publication.video),
-            attributes: HashMap::from([attribute, (super::CREATED_ATTRIBUTE.to_owned(), created)]),
+            attributes: HashMap::from([attribute, (CREATED_ATTRIBUTE.to_owned(), created)]),
         };
         let room_peer = Self {
             peer,
@@ -168,11 +182,14 @@ impl RoomPeer {
             video_mid: video,
             people: People::default(),
             audio: RoomAudio::default(),
+            speakers: Speakers::default(),
+            congestion: Congestion::default(),
             channels: DataChannels::new(reliable, now),
             captions: Captions::default(),
             requests,
             events: VecDeque::new(),
             agent: Author::default(),
+            agent_name: String::new(),
             sid: String::new(),
             created_unix_ms: publication.created_unix_ms,
             is_watched: true,
@@ -182,6 +199,9 @@ impl RoomPeer {
             is_reported: false,
             left_at: None,
             gone_at: None,
+            last_to_leave: None,
+            is_interrupted: false,
+            restarted_at: None,
             state: Some(state),
             is_refused: false,
         };
@@ -224,6 +244,12 @@ impl RoomPeer {
         self.left_at
     }
 
+    /// Identity of the last person who left, once nobody is there. It is told once, at the end of
+    /// the call: the person may come back.
+    pub fn take_last_to_leave(&mut self) -> Option<String> {
+        self.last_to_leave.take()
+    }
+
     /// When the last data of people arrived: that of the server, while somebody is in the room.
     #[must_use]
     pub fn last_heard(&self) -> Option<Instant> {
@@ -254,7 +280,10 @@ impl RoomPeer {
     pub fn handle_signal(&mut self, now: Instant, signal: RoomSignal) {
         match signal {
             RoomSignal::Server(message) => self.handle_message(now, *message),
-            RoomSignal::Interrupted => self.negotiation.forget_pending(),
+            RoomSignal::Interrupted => {
+                self.is_interrupted = true;
+                self.negotiation.forget_pending();
+            }
             RoomSignal::Closed(end) => self.report(RoomEvent::Closed(end)),
         }
         self.negotiate();
@@ -265,14 +294,15 @@ impl RoomPeer {
         use signal_response::Message as Signal;
         match message {
             Signal::Join(join) => {
-                let us = join.participant.unwrap_or_default();
+                let mut us = join.participant.unwrap_or_default();
                 (self.sid, self.agent.identity) = (us.sid, us.identity);
+                self.agent_name = us.attributes.remove(AGENT_NAME_ATTRIBUTE).unwrap_or_default();
                 self.find_older_agent(&join.other_participants);
                 let identity = self.agent.identity.clone();
                 let changes = self.people.replace(&join.other_participants, &identity);
                 self.apply_people(now, changes);
             }
-            Signal::Answer(answer) => self.take_answer(&answer),
+            Signal::Answer(answer) => self.take_answer(now, &answer),
             Signal::Trickle(trickle) => self.add_candidate(&trickle.candidate_init),
             Signal::Update(update) => {
                 self.find_older_agent(&update.participants);
@@ -292,7 +322,7 @@ impl RoomPeer {
         }
     }
 
-    fn take_answer(&mut self, answer: &proto::SessionDescription) {
+    fn take_answer(&mut self, now: Instant, answer: &proto::SessionDescription) {
         let accepted = self.negotiation.accept(&mut self.peer, answer);
         let mids = [Some(self.audio_mid), self.video_mid];
         let adopted = accepted.and_then(|()| {
@@ -301,12 +331,15 @@ impl RoomPeer {
         });
         if let Err(error) = adopted {
             let why = format!("the answer of the LiveKit server does not fit: {error}");
-            return self.report(RoomEvent::Closed(RoomEnd::Failed(why)));
+            return self.leave(RoomEnd::Failed(why));
         }
         let tracks = answer.mid_to_track_id.iter();
         let voices = tracks.filter(|(_, track)| self.people.owner_of(track).is_some());
         let voices = voices.map(|(mid, track)| (Mid::from(mid.as_str()), track.clone()));
         self.audio.assign(&voices.collect());
+        let audio = &self.audio;
+        let ended = self.speakers.end_where(now, |track| !audio.has_voice(track));
+        self.events.extend(ended.into_iter().map(TransportEvent::Room));
     }
 
     /// Adds a candidate of the server. TCP and IPv6 are not supported.
@@ -316,57 +349,6 @@ impl RoomPeer {
         let Ok(candidate) = Candidate::from_sdp_string(text) else { return };
         if candidate.proto() == Protocol::Udp && candidate.addr().is_ipv4() {
             self.peer.rtc.add_remote_candidate(candidate);
-        }
-    }
-
-    /// Another agent of ours serves the room if its call is older: the caller's token dispatched an
-    /// agent a second time.
-    fn find_older_agent(&mut self, reports: &[proto::ParticipantInfo]) {
-        let is_older = |report: &proto::ParticipantInfo| {
-            let created = report.attributes.get(super::CREATED_ATTRIBUTE);
-            let created = created.and_then(|text| text.parse::<u64>().ok());
-            let is_there = report.state() != proto::participant_info::State::Disconnected;
-            report.identity != self.agent.identity
-                && is_there
-                && created.is_some_and(|at| {
-                    (at, &report.identity) < (self.created_unix_ms, &self.agent.identity)
-                })
-        };
-        if reports.iter().any(is_older) {
-            self.report(RoomEvent::Closed(RoomEnd::Superseded));
-        }
-    }
-
-    fn apply_people(&mut self, now: Instant, changes: Vec<PeopleChange>) {
-        let mut subscribed = Vec::new();
-        let mut has_count_changed = false;
-        for change in changes {
-            match change {
-                PeopleChange::Joined => has_count_changed = true,
-                PeopleChange::TrackAdded(track) => subscribed.push(track),
-                PeopleChange::TrackRemoved(_) => {}
-                PeopleChange::Left { person, reason } => {
-                    has_count_changed = true;
-                    if self.people.count() > 0 {
-                        self.report(RoomEvent::CallerLeft { identity: person.identity });
-                    } else if reason == DisconnectReason::ClientInitiated {
-                        self.left_at = Some(now);
-                    } else {
-                        self.gone_at = Some(now);
-                    }
-                }
-            }
-        }
-        if self.people.count() > 0 {
-            (self.left_at, self.gone_at) = (None, None);
-        }
-        if !subscribed.is_empty() {
-            self.request(subscription(subscribed));
-        }
-        if has_count_changed {
-            let count = self.people.count() as u32;
-            self.report(RoomEvent::CallersChanged { count });
-            self.report_connected();
         }
     }
 
@@ -410,10 +392,22 @@ impl RoomPeer {
         if let Some(state) = self.state.take() {
             self.set_state(state);
         }
-        let is_silent =
-            self.peer.last_heard().is_none_or(|at| now.saturating_duration_since(at) > LOST_PATH);
-        if is_silent {
+        self.is_interrupted = false;
+        self.restarted_at = None;
+        self.find_path(now);
+    }
+
+    /// Looks for a new path again and again while nothing arrives on the old one.
+    fn find_path(&mut self, now: Instant) {
+        let is_over = |at: Instant, limit: Duration| now.saturating_duration_since(at) > limit;
+        let is_silent = self.peer.last_heard().is_none_or(|at| is_over(at, LOST_PATH));
+        let is_due = self.restarted_at.is_none_or(|at| is_over(at, LOST_PATH));
+        if !self.is_interrupted && is_silent && is_due {
+            self.restarted_at = Some(now);
+            // The answer to the attempt before would fit no longer.
+            self.negotiation.forget_pending();
             self.negotiation.restart_ice();
+            self.negotiate();
         }
     }
 

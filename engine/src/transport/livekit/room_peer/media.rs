@@ -59,6 +59,12 @@ impl RoomPeer {
                     self.is_connected = true;
                     self.report_connected();
                 }
+                Polled::Transport(TransportEvent::BandwidthEstimate(bps)) => {
+                    match self.congestion.judge(now, bps) {
+                        Verdict::Valid => return Some(TransportEvent::BandwidthEstimate(bps)),
+                        Verdict::Doubtful => self.peer.rtc.bwe().reset(RESTART_BITRATE),
+                    }
+                }
                 // The server lost the connection or ended it. Signals say which.
                 Polled::Transport(TransportEvent::Closed) => {
                     self.gone_at = self.gone_at.or(Some(now));
@@ -103,25 +109,23 @@ impl RoomPeer {
         let is_allowed = |sender: &str| people.is_known(sender);
         match self.channels.receive(now, data.id, &data.data, is_allowed) {
             Some(Received::Message(text)) => self.events.push_back(TransportEvent::Text(text)),
-            Some(Received::Request(request)) => {
-                if request.origin == RequestOrigin::Chat {
-                    self.captions.on_chat_message();
-                }
-                self.report(RoomEvent::Request(request));
-            }
+            Some(Received::Request(request)) => self.report(RoomEvent::Request(request)),
             None => {}
         }
     }
 
     /// Appends the next audio of people to `pcm`, 16 kHz mono. Returns the time of its end.
     pub fn pull_audio(&mut self, now: Instant, pcm: &mut Vec<i16>) -> Option<Instant> {
+        if self.is_connected {
+            self.find_path(now);
+        }
         let end = self.audio.pull(now, pcm)?;
         for report in self.audio.take_reports() {
-            let Some(person) = self.people.owner_of(&report.track) else { continue };
-            let (is_speaking, at) = (report.is_speaking, report.at);
-            let name = person.name.clone();
-            self.report(RoomEvent::Speaker { name, is_speaking, at });
-            self.peer.next_timeout = now;
+            let owner = self.people.owner_of(&report.track);
+            if let Some(event) = self.speakers.apply(report, owner.map(|person| &*person.name)) {
+                self.report(event);
+                self.peer.next_timeout = now;
+            }
         }
         Some(end)
     }
@@ -168,6 +172,21 @@ impl RoomPeer {
         let channels = &mut self.channels;
         self.captions.on_event(event, &context, |packet| channels.push(packet));
         self.peer.next_timeout = now;
+    }
+
+    /// The answer to this turn goes to the chat too: it answers a message.
+    pub fn expect_chat_answer(&mut self, turn: u32) {
+        self.captions.expect_chat_answer(turn);
+    }
+
+    /// What is being captioned, for another participant that continues it.
+    pub(crate) fn take_captions(&mut self) -> Captions {
+        std::mem::take(&mut self.captions)
+    }
+
+    /// Continues the captions of an earlier participant of the same call.
+    pub(crate) fn continue_captions(&mut self, captions: Captions) {
+        self.captions = captions.for_new_readers();
     }
 
     /// Captions the agent's words that were heard so far.
