@@ -1,7 +1,11 @@
-"""How fast an agent is in its room, and how many rooms two workers serve at once."""
+"""How fast an agent is in its room, from the start of a worker, from a job, after LiveKit has lost
+the job, and after a restart of LiveKit; and how many rooms two workers serve at once."""
 
 import concurrent.futures
 import contextlib
+import datetime
+import os
+import re
 import statistics
 import time
 
@@ -9,8 +13,17 @@ import pytest
 
 from kit import stores
 from kit.livekit_client import LiveKitCaller
-from kit.livekit_rooms import AGENT_NAME, create_agent, start_worker
+from kit.livekit_rooms import (
+    AGENT_NAME,
+    GREETING,
+    create_agent,
+    create_room,
+    lost_jobs,
+    start_worker,
+    wait_registered,
+)
 from kit.livekit_server import LiveKitApi, LiveKitServer, create_token
+from kit.livekit_signals import SignalCallers
 from kit.livekit_worker import Worker, copy_keys
 from kit.polling import wait_until
 
@@ -21,6 +34,14 @@ pytestmark = [pytest.mark.long("livekit"), pytest.mark.alone]
 JOINS = 20
 ROOMS = 100
 LIMITS = {"agent": 0.28, "sound": 0.4, "picture": 0.45}
+#: Starts of a worker, and seconds until it is registered and until it has accepted its first job,
+#: at the median.
+STARTS = 5
+START_LIMITS = {"registered": 0.5, "accepted": 2}
+#: Restarts of LiveKit, and seconds until the agent is back, at the median.
+RESTARTS, BACK_LIMIT = 5, 3
+#: Seconds from the decision to join `ROOMS` rooms without a job to the last agent in its room.
+DIRECT_LIMIT = 2
 
 
 def test_an_agent_is_in_its_room_at_once(start_server, scripted_llm, report):
@@ -80,3 +101,93 @@ def test_two_workers_serve_a_hundred_rooms(start_server, scripted_llm, postgres,
 
         wait_until(all_have_agents, lambda: f"{len(waiting)} rooms have no agent", 60)
         report.check_target(f"livekit {ROOMS} rooms s", time.monotonic() - start, 8)
+
+
+def test_a_worker_takes_jobs_soon_after_its_start(
+    start_server, scripted_llm, postgres, tmp_path, report
+):
+    env = {"VISAVIS_SERVER_DATABASE_URL": stores.Postgres(postgres).create_database()}
+    speech = {"VISAVIS_MODELS_DIR": os.environ["VISAVIS_MODELS_DIR"]}
+    times = {name: [] for name in START_LIMITS}
+    with LiveKitServer("livekit-starts") as livekit:
+        server = start_server("starts", env=env).read_first_start().wait_ready()
+        metadata = {"agent_id": create_agent(server, scripted_llm)["id"]}
+        for number in range(STARTS):
+            copy_keys(server.data, tmp_path / f"start-{number}")
+            worker = Worker(livekit, tmp_path / f"start-{number}", env | speech)
+            with contextlib.closing(worker.wait_listening()):
+                worker.wait_registered()
+                times["registered"].append(worker.line_at - worker.started_at)
+                accepted = wait_for_job(worker, LiveKitApi(livekit), f"start-{number}", metadata)
+                times["accepted"].append(accepted - worker.started_at)
+    for name, limit in START_LIMITS.items():
+        report.check_target(f"livekit worker {name} s", statistics.median(times[name]), limit)
+
+
+def wait_for_job(worker: Worker, api: LiveKitApi, name: str, metadata: dict) -> float:
+    """Dispatches agents to new rooms until the worker has accepted a job: LiveKit loses those that
+    a worker refuses. Returns when it was accepted."""
+    rooms = (f"{name}-{number}" for number in range(1_000))
+
+    def is_accepted() -> bool:
+        api.create_dispatch(next(rooms), AGENT_NAME, metadata)
+        (accepted,) = re.findall(
+            r"visavis_livekit_jobs_accepted_total (\d+)", worker.text("/metrics")
+        )
+        return int(accepted) > 0
+
+    wait_until(is_accepted, worker.log.read_text)
+    return time.monotonic()
+
+
+def test_an_agent_is_back_soon_after_a_restart_of_livekit(start_server, scripted_llm, report):
+    with LiveKitServer("livekit-restarts") as livekit:
+        # The call must not end while its caller is away, which a client of LiveKit is for longer.
+        env = {"VISAVIS_TIMEOUTS_SILENCE": "600", "VISAVIS_LIMITS_LOAD": "0"}
+        server = start_worker(start_server, livekit, "restarts", env)
+        created = create_room(server, create_agent(server, scripted_llm))
+        access, api, times = created["livekit"], LiveKitApi(livekit), []
+
+        def has_agent() -> bool:
+            found = api.list_participants(access["room_name"])
+            return any((one.get("kind"), one.get("state")) == ("AGENT", "ACTIVE") for one in found)
+
+        with LiveKitCaller(livekit, token=access["participant_token"]) as caller:
+            caller.wait_for_caption(caller.wait_for_agent().identity, text=GREETING)
+            for number in range(RESTARTS):
+                livekit.restart()
+                start = time.monotonic()
+                wait_until(has_agent, server.log_tail)
+                times.append(time.monotonic() - start)
+                wait_registered(server, number + 2)
+    report.check_target("livekit agent back s", statistics.median(times), BACK_LIMIT)
+
+
+def test_a_hundred_rooms_without_a_job_get_their_agents(start_server, report):
+    """LiveKit has lost all jobs, because no worker was there. The agents say nothing: a hundred
+    greetings at once are too many for the built-in speech on a small machine."""
+    with LiveKitServer("livekit-direct") as livekit:
+        env = {"VISAVIS_LIMITS_LOAD": "0"}
+        server = start_worker(start_server, livekit, "direct", env)
+        metadata = {"agent_id": server.create_agent()["id"]}
+        server.stop()
+        tokens = [
+            create_token(livekit, f"direct-{number}", agent=AGENT_NAME, job_metadata=metadata)
+            for number in range(ROOMS)
+        ]
+        with SignalCallers(livekit, tokens) as callers:
+            env |= livekit.environment() | {"VISAVIS_SERVER_METRICS_TOKEN": "metrics"}
+            again = start_server("direct", data=server.data, env=env)
+            offset = time.time() - time.monotonic()
+            wait_until(
+                lambda: len(callers.agents_at) == ROOMS,
+                lambda: f"agents in {len(callers.agents_at)} rooms\n{again.log_tail()}",
+            )
+            assert lost_jobs(again) == {"no_worker": ROOMS}
+        decided = re.search(r"(\S+)  WARN \S+ LiveKit has lost a job", again.log.read_text())
+        start = datetime.datetime.fromisoformat(decided[1]).timestamp() - offset
+        report.check_target(
+            f"livekit {ROOMS} rooms without a job s",
+            max(callers.agents_at.values()) - start,
+            DIRECT_LIMIT,
+        )

@@ -6,7 +6,14 @@ import json
 import pytest
 
 from kit.livekit_client import LiveKitCaller
-from kit.livekit_rooms import AGENT_NAME, GREETING, create_agent, start_worker, wait_for_status
+from kit.livekit_rooms import (
+    AGENT_NAME,
+    GREETING,
+    create_agent,
+    create_room,
+    start_worker,
+    wait_for_status,
+)
 from kit.livekit_server import LiveKitServer, webhook_token
 
 pytestmark = pytest.mark.long("livekit")
@@ -44,7 +51,11 @@ def test_a_token_dispatches_an_agent_of_the_key_s_workspace(rooms, scripted_llm,
     body = {
         "participant_name": "Maria",
         "participant_identity": "maria",
-        "participant_attributes": {"plan": "gold", "lk.agent_name": "forged"},
+        "participant_attributes": {
+            "plan": "gold",
+            "lk.agent_name": "forged",
+            "visavis.created": "1",
+        },
         "room_config": {"agents": [{"agent_name": AGENT_NAME, "metadata": json.dumps(metadata)}]},
     }
     answer = request_token(rooms, body)
@@ -80,6 +91,15 @@ def test_a_token_for_a_room_of_one_s_own_may_name_other_agents(rooms, scripted_l
     [
         ({"room_name": "x" * 201}, 400, "room_name"),
         ({"participant_identity": 7}, 400, "participant_identity"),
+        ({"participant_identity": "agent-AJ_1"}, 400, "participant_identity"),
+        ({"room_config": "x"}, 400, "room_config"),
+        ({"room_config": {"agents": [{"metadata": "{}"}]}}, 400, "room_config.agents"),
+        ({"room_config": {"agents": [{"agent_name": 7}]}}, 400, "room_config.agents"),
+        (
+            {"room_config": {"agents": [{"agent_name": "visavis", "metadata": {}}]}},
+            400,
+            "room_config.agents",
+        ),
         ({"participant_metadata": "x" * 20_000}, 400, "participant_metadata"),
         ({"participant_attributes": {"a": "x" * 20_000}}, 400, "participant_attributes"),
         ({"room_config": {"agents": 7}}, 400, "room_config.agents"),
@@ -117,6 +137,36 @@ def test_an_agent_of_another_workspace_cannot_be_named(rooms, scripted_llm):
     assert request_token(rooms, body, key=None).status == 401
 
 
+def test_a_key_of_another_workspace_names_no_rooms_and_agents_of_the_project(rooms, scripted_llm):
+    agent = create_agent(rooms, scripted_llm)
+    created = create_room(rooms, agent)
+    other = rooms.with_workspace()
+    own = create_room(other, create_agent(other, scripted_llm))
+    for server, room, status in [
+        (rooms, created, 201),
+        (other, created, 404),
+        (other, own, 201),
+    ]:
+        body = {"room_name": room["livekit"]["room_name"]}
+        assert request_token(server, body).status == status, (body, status)
+    for body, field in [
+        ({"room_name": "somebody-elses-room"}, "room_name"),
+        ({"room_config": {"agents": [{"agent_name": "another"}]}}, "room_config.agents"),
+    ]:
+        answer = request_token(other, body)
+        assert (answer.status, answer.json()["details"][0]["field"]) == (400, field), answer
+
+
+def test_a_token_is_valid_no_longer_than_its_conversation(rooms, scripted_llm):
+    agent = create_agent(rooms, scripted_llm)
+    for user_id in ("maria", "x" * 3_000, "agent-AJ_1"):
+        created = create_room(rooms, agent, user_id=user_id)
+        found = claims(created["livekit"]["participant_token"])
+        # The default of `timeouts.join` is 300 s.
+        assert found["exp"] - found["nbf"] <= 300, found
+        assert (found["sub"] == user_id) == (user_id == "maria"), found
+
+
 def test_a_visitor_gets_a_new_room_and_nothing_else(rooms, scripted_llm, livekit):
     embed = {"enabled": True, "origins": [ORIGIN]}
     agent = create_agent(rooms, scripted_llm, extra={"embed": embed})
@@ -145,6 +195,9 @@ def test_a_visitor_gets_a_new_room_and_nothing_else(rooms, scripted_llm, livekit
     assert preflight.headers["access-control-allow-headers"] == "content-type"
     evil = {"Origin": "https://evil.example"}
     assert request_token(rooms, {}, path, key=None, headers=evil).status == 403
+    wrong = request_token(rooms, {"room_name": 7}, path, key=None, headers={"Origin": ORIGIN})
+    assert wrong.status == 400, wrong
+    assert wrong.headers["access-control-allow-origin"] == ORIGIN
     denied = rooms.request("OPTIONS", path, key=None, headers=evil)
     assert "access-control-allow-origin" not in denied.headers
     closed = create_agent(rooms, scripted_llm)
@@ -169,6 +222,7 @@ def test_webhooks_must_be_signed(rooms, livekit):
     assert send(signed, body.replace("nobody", "anybody")) == 401
     malformed = "[1]"
     assert send(webhook_token(livekit, malformed.encode()), malformed) == 400
+    assert send(signed, "x" * (2 << 20)) == 413
 
 
 def test_without_livekit_the_endpoints_say_so(server, scripted_llm):

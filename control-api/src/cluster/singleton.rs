@@ -39,6 +39,17 @@ impl Singleton {
         self.session.is_some()
     }
 
+    /// Gives the lock to another server. Alone, a server keeps it.
+    pub(crate) fn release(&mut self) {
+        // The lock ends with its session.
+        self.session = None;
+    }
+
+    /// Whether other servers may do the work.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.database_url.is_some()
+    }
+
     /// The session with the lock still exists.
     async fn keep(mut session: PgConnection) -> sqlx::Result<Option<PgConnection>> {
         sqlx::raw_sql("SELECT 1").execute(&mut session).await?;

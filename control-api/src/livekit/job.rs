@@ -25,17 +25,21 @@ const MAX_METADATA_BYTES: usize = 64 * 1024;
 #[error("{sentence}")]
 pub(crate) struct JobError {
     sentence: String,
-    /// Whether another server, or this one in a moment, may serve the room.
-    is_temporary: bool,
+    /// What became of the job.
+    step: JobStep,
 }
 
 impl From<ApiError> for JobError {
     fn from(error: ApiError) -> Self {
         let is_temporary = matches!(
             error,
-            ApiError::NoCapacity(_) | ApiError::StoreOutage(_) | ApiError::StoreUnwritable(_)
+            ApiError::NoCapacity(_)
+                | ApiError::StoreOutage(_)
+                | ApiError::StoreUnwritable(_)
+                | ApiError::Internal(..)
         );
-        Self { sentence: error.sentence(), is_temporary }
+        let step = if is_temporary { JobStep::Refused } else { JobStep::Invalid };
+        Self { sentence: error.sentence(), step }
     }
 }
 
@@ -46,7 +50,7 @@ impl From<store::Error> for JobError {
 }
 
 fn fail(why: &str) -> JobError {
-    JobError { sentence: why.to_owned(), is_temporary: false }
+    JobError { sentence: why.to_owned(), step: JobStep::Invalid }
 }
 
 /// A job's metadata: who is called, and by whom. Only holders of the project's secret can write it.
@@ -95,7 +99,7 @@ pub(crate) struct RoomJob {
     pub(crate) server_url: Option<String>,
 }
 
-/// Serves a room until its call has ended. `None` if this server serves it already. `reservation`:
+/// Serves a room until its call has ended. `None` if it has an agent already. `reservation`:
 /// the place of the call if one is reserved.
 pub(crate) async fn serve(
     state: &Arc<AppState>,
@@ -103,17 +107,27 @@ pub(crate) async fn serve(
     job: &RoomJob,
     reservation: Option<CallReservation>,
 ) -> Result<Option<RoomEnd>, JobError> {
-    let Some(guard) = RoomGuard::take(livekit, &job.room, job.job.as_deref()) else {
-        return Ok(None);
-    };
+    match RoomGuard::take(livekit, &job.room, job.job.as_deref()) {
+        Some(guard) => serve_guarded(state, livekit, job, reservation, guard).await,
+        None => Ok(None),
+    }
+}
+
+/// Like [`serve`], for a room that this server has already marked as its own.
+pub(super) async fn serve_guarded(
+    state: &Arc<AppState>,
+    livekit: &Arc<LiveKit>,
+    job: &RoomJob,
+    reservation: Option<CallReservation>,
+    guard: RoomGuard,
+) -> Result<Option<RoomEnd>, JobError> {
     livekit.rooms.note_step(&job.room, JobStep::Assigned);
     let served = serve_once(state, livekit, job, reservation, &guard).await;
     if let Err(error) = &served {
-        let step = if error.is_temporary { JobStep::Refused } else { JobStep::Failed };
-        livekit.rooms.note_step(&job.room, step);
+        livekit.rooms.note_step(&job.room, error.step);
     }
     drop(guard);
-    served.map(Some)
+    served
 }
 
 async fn serve_once(
@@ -122,13 +136,20 @@ async fn serve_once(
     job: &RoomJob,
     reservation: Option<CallReservation>,
     guard: &RoomGuard,
-) -> Result<RoomEnd, JobError> {
+) -> Result<Option<RoomEnd>, JobError> {
+    // Another server may have been asked too, or has looked at the room at the same time.
+    if state.store.is_shared() && state.store.has_agent(&job.room_sid).await? {
+        return Ok(None);
+    }
     let is_reserved = reservation.is_some();
     let row = find_or_create_conversation(state, livekit, job, is_reserved).await?;
     if !job.room_sid.is_empty() {
         let mut tx = state.store.begin_write(Lock::Rows).await?;
-        livekit_room::insert(&mut tx, &job.room_sid, &row.id).await?;
+        let is_ours = livekit_room::insert(&mut tx, &job.room_sid, &row.id).await?;
         tx.commit().await?;
+        if !is_ours {
+            return Ok(None);
+        }
     }
     if let Ok(id) = row.id.parse::<ConversationId>() {
         guard.set_conversation(id);
@@ -151,8 +172,8 @@ async fn serve_once(
         tracing::warn!(room = job.room, %error, "cannot close the room of an ended call");
     }
     match end {
-        RoomEnd::Failed(why) => Err(fail(&why)),
-        end => Ok(end),
+        RoomEnd::Failed(sentence) => Err(JobError { sentence, step: JobStep::Failed }),
+        end => Ok(Some(end)),
     }
 }
 

@@ -4,11 +4,12 @@
 //!
 //! A room of ours has a name or a dispatch of ours. Rooms of other applications are never joined.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conversation::event::EndReason;
+use futures_util::{StreamExt as _, stream};
 use livekit_protocol as proto;
 use proto::participant_info::{Kind, State};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -18,7 +19,7 @@ use super::worker;
 use crate::cluster::singleton::Singleton;
 use crate::events::record;
 use crate::state::AppState;
-use crate::state::livekit::rooms::{self, JobStep, LostCause};
+use crate::state::livekit::rooms::{self, JobStep, LostCause, RoomGuard};
 use crate::state::livekit::server_api::ApiFailure;
 use crate::state::livekit::{LiveKit, ReportedRoom};
 use crate::store;
@@ -27,9 +28,12 @@ use crate::store::conversation::{ENDED, Row, STARTED};
 /// How often all rooms are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a caller may be without an agent before the room gets one: if a webhook reported the
-/// caller, and if only the poll did, which may see the caller one interval late.
+/// caller, and if only the poll did. The poll may see the caller one interval late, and the room is
+/// due at its third look.
 const REPORTED_WAIT: Duration = Duration::from_secs(1);
-const UNREPORTED_WAIT: Duration = Duration::from_secs(2);
+const UNREPORTED_WAIT: Duration = Duration::from_millis(1_500);
+/// Number of rooms that are looked at at the same time.
+const CONCURRENT_LOOKS: usize = 16;
 /// How long a room that could not be served is left alone.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// How long a room is left alone whose job or call has failed here: the cause may not be gone.
@@ -65,6 +69,12 @@ async fn poll_rooms(state: Arc<AppState>, livekit: Arc<LiveKit>) {
     let mut has_failed = false;
     loop {
         polls.tick().await;
+        // A server that takes no call leaves the rooms to one that does.
+        if singleton.is_shared() && worker::refusal(&state).is_some() {
+            singleton.release();
+            unserved.clear();
+            continue;
+        }
         if !singleton.is_holder(POLL_INTERVAL).await {
             unserved.clear();
             continue;
@@ -89,35 +99,68 @@ async fn poll(
     unserved: &mut HashMap<String, UnservedRoom>,
 ) -> Result<(), ApiFailure> {
     let rooms = livekit.api.rooms().await?;
-    unserved.retain(|name, _| rooms.iter().any(|room| room.name == *name));
-    for (name, sid) in rooms.into_iter().map(|room| (room.name, room.sid)) {
-        if livekit.rooms.is_served(&name) {
-            unserved.remove(&name);
-            continue;
-        }
-        let now = Instant::now();
-        let is_known = unserved.get(&name).is_some_and(|known| {
-            known.job.is_some() || now.duration_since(known.looked_at) < FOREIGN_TIME
-        });
-        if !is_known {
-            let job = find_job(livekit, &name, &sid).await?;
-            let room = UnservedRoom { job, looked_at: now, lonely_since: None };
-            unserved.insert(name.clone(), room);
-        }
-        let Some(room) = unserved.get_mut(&name) else { continue };
-        let Some(job) = &room.job else { continue };
-        let Some(cause) = find_cause(state, livekit, &name, job).await? else {
-            room.lonely_since = None;
-            continue;
-        };
-        let since = *room.lonely_since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= UNREPORTED_WAIT {
-            // The next attempt comes only if this one fails.
-            room.lonely_since = Some(now + RETRY_PAUSE);
-            rescue(state, livekit, &name, job, cause);
+    // Without the store, no room can be served.
+    let Ok(with_agents) = state.store.rooms_with_agents().await else { return Ok(()) };
+    let names: HashSet<&str> = rooms.iter().map(|room| &*room.name).collect();
+    unserved.retain(|name, _| names.contains(&**name));
+    let mut due = Vec::new();
+    for proto::Room { name, sid, .. } in rooms {
+        let known = unserved.remove(&name);
+        if !livekit.rooms.is_served(&name) && !with_agents.contains(&sid) {
+            due.push((name, sid, known));
         }
     }
-    Ok(())
+    let mut looks = stream::iter(due)
+        .map(|(name, sid, known)| async move {
+            let looked = look_at(state, livekit, &name, &sid, known).await;
+            (name, looked)
+        })
+        .buffer_unordered(CONCURRENT_LOOKS);
+    let mut failure = None;
+    while let Some((name, looked)) = looks.next().await {
+        match looked {
+            Ok(room) => {
+                unserved.insert(name, room);
+            }
+            // The other rooms may be in order.
+            Err(error @ (ApiFailure::Refused(..) | ApiFailure::Malformed)) => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// One look at a room without a running call. `known`: the last look at it.
+async fn look_at(
+    state: &Arc<AppState>,
+    livekit: &Arc<LiveKit>,
+    name: &str,
+    sid: &str,
+    known: Option<UnservedRoom>,
+) -> Result<UnservedRoom, ApiFailure> {
+    let now = Instant::now();
+    let is_current = |known: &UnservedRoom| {
+        known.job.is_some() || now.duration_since(known.looked_at) < FOREIGN_TIME
+    };
+    let mut room = match known.filter(is_current) {
+        Some(known) => known,
+        None => {
+            let job = find_job(state, livekit, name, sid).await?;
+            UnservedRoom { job, looked_at: now, lonely_since: None }
+        }
+    };
+    let Some(job) = &room.job else { return Ok(room) };
+    let Some(cause) = find_cause(state, livekit, name, job).await? else {
+        room.lonely_since = None;
+        return Ok(room);
+    };
+    let since = *room.lonely_since.get_or_insert(now);
+    let is_due = now.saturating_duration_since(since) >= UNREPORTED_WAIT;
+    if is_due && rescue(state, livekit, name, job, cause) {
+        // The next attempt comes only if this one fails.
+        room.lonely_since = Some(now + RETRY_PAUSE);
+    }
+    Ok(room)
 }
 
 /// Looks at the rooms that webhooks report: each has an agent soon, or gets one.
@@ -137,7 +180,7 @@ async fn check_later(state: Arc<AppState>, livekit: Arc<LiveKit>, room: Reported
         return;
     }
     let looked = async {
-        let Some(job) = find_job(&livekit, &name, &sid).await? else { return Ok(()) };
+        let Some(job) = find_job(&state, &livekit, &name, &sid).await? else { return Ok(()) };
         if let Some(cause) = find_cause(&state, &livekit, &name, &job).await? {
             rescue(&state, &livekit, &name, &job, cause);
         }
@@ -156,6 +199,7 @@ struct OwnJob {
 
 /// The job of a room, if the room is one of ours.
 async fn find_job(
+    state: &AppState,
     livekit: &LiveKit,
     room: &str,
     room_sid: &str,
@@ -164,10 +208,14 @@ async fn find_job(
     let name = &livekit.config.agent_name;
     let metadata = match dispatches.into_iter().find(|one| one.agent_name == *name) {
         Some(dispatch) => dispatch.metadata,
-        None => match rooms::conversation_of_name(room) {
-            Some(id) => serde_json::json!({ "conversation_id": id }).to_string(),
-            None => return Ok(None),
-        },
+        None => {
+            // Another installation may use the same LiveKit project, and names like ours.
+            let Some(id) = rooms::conversation_of_name(room) else { return Ok(None) };
+            match state.store.conversation_in_any_workspace(id).await {
+                Ok(Some(_)) => serde_json::json!({ "conversation_id": id }).to_string(),
+                Ok(None) | Err(_) => return Ok(None),
+            }
+        }
     };
     Ok(Some(OwnJob { room_sid: room_sid.to_owned(), metadata }))
 }
@@ -219,20 +267,19 @@ fn is_our_agent(participant: &proto::ParticipantInfo, livekit: &LiveKit) -> bool
         && participant.attributes.get("lk.agent_name") == Some(&livekit.config.agent_name)
 }
 
-/// Serves a room without a job of LiveKit.
+/// Serves a room without a job of LiveKit. Returns whether it is tried.
 fn rescue(
     state: &Arc<AppState>,
     livekit: &Arc<LiveKit>,
     room: &str,
     job: &OwnJob,
     cause: LostCause,
-) {
-    if worker::refusal(state).is_some() {
-        return;
+) -> bool {
+    if worker::refusal(state).is_some() || was_tried_lately(livekit, room) {
+        return false;
     }
-    if was_tried_lately(livekit, room) {
-        return;
-    }
+    let Some(reservation) = state.engine().reserve_call() else { return false };
+    let Some(guard) = RoomGuard::take(livekit, room, None) else { return false };
     tracing::warn!(room, cause = cause.name(), "LiveKit has lost a job");
     livekit.rooms.count_lost(cause);
     let job = RoomJob {
@@ -245,17 +292,22 @@ fn rescue(
     };
     let (state, livekit) = (Arc::clone(state), Arc::clone(livekit));
     tokio::spawn(async move {
-        if let Err(error) = job::serve(&state, &livekit, &job, None).await {
+        let served = job::serve_guarded(&state, &livekit, &job, Some(reservation), guard).await;
+        if let Err(error) = served {
             livekit.rooms.count_failed_job();
             tracing::warn!(room = job.room, %error, "a room without an agent cannot be served");
         }
     });
+    true
 }
 
-/// Whether this server has tried a moment ago.
+/// Whether this server has tried a moment ago, or cannot serve the room at all.
 fn was_tried_lately(livekit: &LiveKit, room: &str) -> bool {
-    livekit.rooms.last_step(room).is_some_and(|(step, at)| {
-        matches!(step, JobStep::Assigned | JobStep::Failed) && at.elapsed() < FAILED_PAUSE
+    livekit.rooms.last_step(room).is_some_and(|(step, at)| match step {
+        JobStep::Assigned | JobStep::Failed => at.elapsed() < FAILED_PAUSE,
+        // It would fail again.
+        JobStep::Invalid => true,
+        JobStep::Refused | JobStep::Accepted => false,
     })
 }
 
@@ -263,7 +315,7 @@ fn cause_of(livekit: &LiveKit, room: &str) -> LostCause {
     match livekit.rooms.last_step(room) {
         Some((JobStep::Refused, _)) => LostCause::Unavailable,
         Some((JobStep::Accepted, _)) => LostCause::NotAssigned,
-        Some((JobStep::Assigned | JobStep::Failed, _)) => LostCause::WorkerLost,
+        Some((JobStep::Assigned | JobStep::Failed | JobStep::Invalid, _)) => LostCause::WorkerLost,
         None => livekit.dispatch.cause_of_unasked(),
     }
 }

@@ -25,6 +25,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::job::{self, RoomJob};
+use crate::resources::livekit::AGENT_PREFIX;
 use crate::state::AppState;
 use crate::state::livekit::LiveKit;
 use crate::state::livekit::rooms::JobStep;
@@ -359,7 +360,7 @@ fn room_name(job: &proto::Job) -> String {
 
 /// The identity of the agent of a job.
 pub(super) fn identity_of(job: &str) -> String {
-    format!("agent-{job}")
+    format!("{AGENT_PREFIX}{job}")
 }
 
 fn unix_millis() -> i64 {

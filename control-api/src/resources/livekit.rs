@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{StatusCode, header};
 use axum::routing::post;
 use livekit_protocol::RoomAgentDispatch;
 use schemars::JsonSchema;
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::error::ApiError;
 use crate::events::record;
+use crate::http::extract::read_body;
 use crate::state::AppState;
 use crate::state::livekit::tokens::{CallerToken, TokenError};
 use crate::state::livekit::{LiveKit, ReportedRoom, rooms};
@@ -22,12 +23,17 @@ use crate::store::conversation::Row;
 
 /// Maximum size of a webhook, in bytes.
 const MAX_WEBHOOK_BYTES: usize = 1 << 20;
-/// Attributes with this prefix belong to LiveKit.
-const RESERVED_PREFIX: &str = "lk.";
+/// Attributes with these prefixes belong to LiveKit and to agents.
+const RESERVED_PREFIXES: [&str; 2] = ["lk.", "visavis."];
+/// Identities with this prefix belong to agents.
+pub(crate) const AGENT_PREFIX: &str = "agent-";
+/// Maximum size of an identity, in bytes. LiveKit refuses longer ones than 256.
+pub(crate) const MAX_IDENTITY_BYTES: usize = 200;
+/// Validity of a caller's token for a room without an agent of this server.
+const DEFAULT_VALIDITY: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let webhook = post(receive_webhook).layer(DefaultBodyLimit::max(MAX_WEBHOOK_BYTES));
-    Router::new().route("/v1/livekit/webhook", webhook)
+    Router::new().route("/v1/livekit/webhook", post(receive_webhook))
 }
 
 /// What a caller says about itself.
@@ -71,6 +77,7 @@ pub(crate) fn our_dispatch(state: &AppState, livekit: &LiveKit, row: &Row) -> Ro
 
 /// A caller's access to a room, which dispatches agents if the room is new.
 pub(crate) fn access(
+    state: &AppState,
     livekit: &LiveKit,
     room: &str,
     names: CallerNames,
@@ -79,7 +86,12 @@ pub(crate) fn access(
 ) -> Result<LiveKitAccess, ApiError> {
     let given = names.identity.filter(|identity| !identity.is_empty());
     let identity = given.unwrap_or_else(|| format!("user-{}", new_id()));
-    let is_free = |(name, _): &(String, String)| !name.starts_with(RESERVED_PREFIX);
+    let is_free = |(name, _): &(String, String)| {
+        !RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    // Clients reuse a token as long as it is valid, so it must not outlive its conversation.
+    let timeouts = &state.config.timeouts;
+    let validity = conversation.map_or(DEFAULT_VALIDITY, |_| timeouts.join.min(timeouts.token));
     let caller = CallerToken {
         room,
         identity: &identity,
@@ -87,6 +99,7 @@ pub(crate) fn access(
         metadata: names.metadata.as_deref().unwrap_or_default(),
         attributes: names.attributes.into_iter().filter(is_free).collect(),
         dispatches,
+        validity,
     };
     let failed = |error: TokenError| ApiError::Internal("Internal server error", error.to_string());
     Ok(LiveKitAccess {
@@ -103,10 +116,11 @@ pub(crate) fn access_of_conversation(
     row: &Row,
 ) -> Result<LiveKitAccess, ApiError> {
     let livekit = require_livekit(state)?;
-    let (identity, name) = (row.user_id.clone(), row.user_name.clone());
+    let is_identity = |id: &String| id.len() <= MAX_IDENTITY_BYTES && !id.starts_with(AGENT_PREFIX);
+    let (identity, name) = (row.user_id.clone().filter(is_identity), row.user_name.clone());
     let names = CallerNames { identity, name, ..CallerNames::default() };
     let dispatches = vec![our_dispatch(state, livekit, row)];
-    access(livekit, &rooms::name_of(&row.id), names, dispatches, Some(row))
+    access(state, livekit, &rooms::name_of(&row.id), names, dispatches, Some(row))
 }
 
 pub(crate) fn new_id() -> String {
@@ -131,11 +145,12 @@ struct WebhookRoom {
 /// A webhook of the LiveKit server. It only tells which room to look at.
 async fn receive_webhook(
     State(state): State<Arc<AppState>>,
-    headers: HeaderMap,
-    body: Bytes,
+    request: Request,
 ) -> Result<StatusCode, ApiError> {
     let livekit = require_livekit(&state)?;
-    let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let (parts, body) = request.into_parts();
+    let body = read_body(body, &parts.headers, MAX_WEBHOOK_BYTES).await?;
+    let token = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if !livekit.tokens.is_genuine(token.unwrap_or_default(), &body) {
         return Err(ApiError::Unauthorized);
     }

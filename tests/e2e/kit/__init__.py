@@ -17,6 +17,8 @@ Clients:
 - recorded_call: a recorded call whose words and mouth can be found in the file
 - sdp: the offer of a third-party client, as text
 - livekit_client: a participant of a LiveKit room, with the official SDK
+- livekit_crowd: many participants, as a process
+- livekit_signals: participants without media
 - livekit_pages: pages with LiveKit's clients for browsers
 
 Stand-ins for what the server or the browser talks to:
@@ -29,6 +31,8 @@ Stand-ins for what the server or the browser talks to:
 - object_storage: MinIO, with a relay in front of it
 - livekit_server: livekit-server, its tokens and its API
 - livekit_rooms: our servers that serve its rooms
+- livekit_fake_worker: a worker that LiveKit asks, and that does not answer
+- network_link: a link with limited bandwidth, between network namespaces
 - relay: a network with loss, delay, reordering and limited bandwidth
 
 Words and sounds:

@@ -20,8 +20,6 @@ from .polling import wait_until
 
 #: Rate of the microphone and of the recordings.
 SAMPLE_RATE = 48_000
-#: Milliseconds of sound that the SDK holds before it sends them. It takes 20 ms at a time.
-MICROPHONE_QUEUE = 40
 PART = SAMPLE_RATE // 50
 #: RMS from which on 10 ms count as sound, about -48 dBFS, as in page/instrument.js.
 MIN_LOUD_RMS = 0.004
@@ -139,6 +137,9 @@ class LiveKitCaller:
     `options` are those of `create_token`. `microphone`: whether it publishes one, which is silent
     until `play` or `speak`."""
 
+    #: Milliseconds of sound that the SDK holds before it sends them. It takes 20 ms at a time.
+    microphone_queue = 40
+
     def __init__(
         self,
         server: LiveKitServer,
@@ -181,7 +182,7 @@ class LiveKitCaller:
             await self._publish_microphone()
 
     async def _publish_microphone(self):
-        self.source = rtc.AudioSource(SAMPLE_RATE, 1, MICROPHONE_QUEUE)
+        self.source = rtc.AudioSource(SAMPLE_RATE, 1, self.microphone_queue)
         track = rtc.LocalAudioTrack.create_audio_track("microphone", self.source)
         options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
         self.microphone = await self.room.local_participant.publish_track(track, options)

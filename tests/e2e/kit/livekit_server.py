@@ -155,10 +155,19 @@ class LiveKitServer:
 # --- The official SDK ----------------------------------------------------------------------------
 
 
-@functools.cache
+_loop_lock = threading.Lock()
+
+
 def event_loop() -> asyncio.AbstractEventLoop:
     """The event loop of all participants. The main thread may have one of its own, by
     Playwright."""
+    # Several threads may need it first at the same time.
+    with _loop_lock:
+        return _only_event_loop()
+
+
+@functools.cache
+def _only_event_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="livekit", daemon=True).start()
     return loop

@@ -54,8 +54,10 @@ pub(crate) enum JobStep {
     Accepted,
     /// It was assigned, and the agent joins.
     Assigned,
-    /// It has failed.
+    /// Its call has failed.
     Failed,
+    /// It cannot be served: it names no agent, for example.
+    Invalid,
 }
 
 struct Served {

@@ -63,6 +63,10 @@ impl ServerApi {
         let response = self.client.send(request).await?;
         let status = response.status();
         let body = response.body().await?;
+        if matches!(status, 401 | 403) {
+            // The server's own text may repeat the token.
+            return Err(ApiFailure::Refused(status, "the API key or the secret is wrong".into()));
+        }
         if !(200..300).contains(&status) {
             let text = body.text();
             let text = text[..text.floor_char_boundary(200)].to_owned();

@@ -13,8 +13,6 @@ use crate::config::LiveKitConfig;
 
 /// Validity of tokens that are used at once.
 const SHORT_VALIDITY: Duration = Duration::from_secs(600);
-/// Validity of a caller's token: the time to join. LiveKit renews it during the call.
-const CALLER_VALIDITY: Duration = Duration::from_secs(3_600);
 
 /// A token that cannot be made: the key or the secret is empty, or a claim is missing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -31,6 +29,8 @@ pub(crate) struct CallerToken<'a> {
     pub(crate) attributes: HashMap<String, String>,
     /// The agents that are dispatched when the room is created.
     pub(crate) dispatches: Vec<RoomAgentDispatch>,
+    /// Time to join. LiveKit renews the token during the call.
+    pub(crate) validity: Duration,
 }
 
 /// Makes and checks tokens of one LiveKit project.
@@ -103,7 +103,7 @@ impl Tokens {
         };
         let mut token = self
             .token(grants)
-            .with_ttl(CALLER_VALIDITY)
+            .with_ttl(caller.validity)
             .with_identity(caller.identity)
             .with_name(caller.name)
             .with_metadata(caller.metadata)
@@ -162,8 +162,13 @@ mod tests {
             metadata: "{}".into(),
             ..RoomAgentDispatch::default()
         }];
-        let caller =
-            CallerToken { room: "r", identity: "maria", dispatches, ..CallerToken::default() };
+        let caller = CallerToken {
+            room: "r",
+            identity: "maria",
+            dispatches,
+            validity: SHORT_VALIDITY,
+            ..CallerToken::default()
+        };
         let token = tokens().caller(caller).unwrap();
         let claims = Claims::from_unverified(&token).unwrap();
         assert_eq!(claims.room_config.unwrap().agents[0].agent_name, "visavis");
