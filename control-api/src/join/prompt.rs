@@ -137,6 +137,8 @@ fn format_memory(records: &[String]) -> String {
 mod tests {
     use serde_json::json;
 
+    use conversation::visible_text::is_joiner;
+
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-"""Callers of several LiveKit rooms in a process of their own. The process of the test is left to its
-measurements."""
+"""Callers of several LiveKit rooms in a process of their own, so that they do not disturb the
+measurements of the test."""
 
 import contextlib
 import json

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn judge_all(estimates: &[(u64, u64)]) -> Vec<Verdict> {
-        let (mut congestion, start) = (Congestion::default(), Instant::now());
+        let (mut congestion, start) = (Congestion::default(), crate::clock::now());
         let judge = |(ms, kbps): &(u64, u64)| {
             congestion.judge(start + Duration::from_millis(*ms), kbps * 1_000)
         };

@@ -290,12 +290,12 @@ mod tests {
         let all: Vec<_> = (0..MAX_PEOPLE).map(|n| person(&format!("PA_{n}"), vec![])).collect();
         people.update(&all, "us");
         let last = person(&format!("PA_{MAX_PEOPLE}"), vec![]);
-        assert_eq!(people.update(&[last.clone()], "us"), [], "there is no place");
+        assert_eq!(people.update(std::slice::from_ref(&last), "us"), [], "there is no place");
         let most: Vec<_> = (0..MAX_PEOPLE - 1).map(|n| left(&format!("PA_{n}"))).collect();
         people.update(&most, "us");
         let stays = format!("id-PA_{}", MAX_PEOPLE - 1);
         assert_eq!((people.count(), people.is_known(&stays)), (1, true));
-        people.update(&[last.clone()], "us");
+        people.update(std::slice::from_ref(&last), "us");
         assert!(people.is_known(&last.identity), "the next report of a person takes a free place");
     }
 
