@@ -291,8 +291,8 @@ mod tests {
         people.update(&all, "us");
         let last = person(&format!("PA_{MAX_PEOPLE}"), vec![]);
         assert_eq!(people.update(std::slice::from_ref(&last), "us"), [], "there is no place");
-        let most: Vec<_> = (0..MAX_PEOPLE - 1).map(|n| left(&format!("PA_{n}"))).collect();
-        people.update(&most, "us");
+        let leaving: Vec<_> = (0..MAX_PEOPLE - 1).map(|n| left(&format!("PA_{n}"))).collect();
+        people.update(&leaving, "us");
         let stays = format!("id-PA_{}", MAX_PEOPLE - 1);
         assert_eq!((people.count(), people.is_known(&stays)), (1, true));
         people.update(std::slice::from_ref(&last), "us");
