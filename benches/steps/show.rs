@@ -46,7 +46,7 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
 pub(crate) fn speaking_face(set: &Arc<PoseSet>) -> AvatarAnimator {
     let phone = |word: &str| {
         let (name, end) = word.split_once(':').expect("name:end");
-        Phone { name: name.into(), end: end.parse().expect("seconds") }
+        Phone::new(name, end.parse().expect("seconds"))
     };
     let phones: Vec<Phone> = SENTENCE.split_whitespace().map(phone).collect();
     let mut face = AvatarAnimator::new(Arc::clone(set), 25, 1);

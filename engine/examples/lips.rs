@@ -49,7 +49,7 @@ fn score_voice(voice: &Path) -> Result<Value, BoxError> {
         let bytes = std::fs::read(file.with_extension("pcm"))?;
         let pcm: Vec<i16> = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b)).collect();
         let spoken: Vec<Phone> =
-            about.phones.into_iter().map(|(name, end)| Phone { name, end }).collect();
+            about.phones.into_iter().map(|(name, end)| Phone::new(name, end)).collect();
         comparison.add(&spoken, &lips::phones_from_audio(&pcm, about.rate));
     }
     let (closures, closed) = comparison.count_closures();

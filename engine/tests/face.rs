@@ -34,7 +34,7 @@ fn sentence_phones() -> Vec<Phone> {
         .split_whitespace()
         .map(|word| {
             let (name, end) = word.split_once(':').unwrap();
-            Phone { name: name.into(), end: end.parse().unwrap() }
+            Phone::new(name, end.parse().unwrap())
         })
         .collect()
 }

@@ -515,8 +515,13 @@ fn a_long_text_leaves_the_voice_to_others_and_is_given_up_at_once() {
         harness.start_call(call_config(2), &["What is new?"], "Nothing at all."),
     );
     let text = "Hello world. ".repeat(700);
-    let say =
-        Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: false };
+    let say = Command::Say {
+        text,
+        interrupt: true,
+        allow_interruptions: true,
+        add_to_context: false,
+        expression: None,
+    };
     other.send_audio(user_audio(&[(0.5, 1.0)]));
     harness.command(1, say);
     harness.run_for(4 * SECOND);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use models::stt::{Moonshine, MoonshineConfig, Stt, moonshine};
-use models::tts::{Event, Hibari, Request, Tts, hibari};
+use models::tts::{Event, Flite, Hibari, Phone, Request, Tts, hibari};
 use models::{ErrorKind, Sink};
 use replies::{REPLIES, transcribe};
 use voice::{load, loudness, request, speak, to_16_khz};
@@ -43,6 +43,56 @@ fn words_and_phones_come_before_the_first_sound() {
     assert!(speech.phone_names().starts_with("pau hh ax l ow"), "{}", speech.phone_names());
     assert!(speech.words[4].1 < speech.seconds(), "a pause follows the last word");
     assert!(loudness(&speech.pcm, 24_000) > 500.0, "it is audible");
+}
+
+/// For each word, which of its vowels is stressed, counted from 1; 0 = none.
+fn stressed_vowels(phones: &[Phone], words: &[(String, f64)]) -> Vec<usize> {
+    let starts = std::iter::once(0.0).chain(phones.iter().map(|phone| f64::from(phone.end)));
+    let timed: Vec<(f64, &Phone)> = starts.zip(phones).collect();
+    let mut from = 0.0;
+    let stressed = |(_, end): &(String, f64)| {
+        // A blank after a word may belong to its last phone.
+        let range = from - 1e-4..end - 1e-4;
+        from = *end;
+        let word = timed.iter().filter(|(start, _)| range.contains(start));
+        let mut vowels = word.filter(|(_, phone)| "aeiou".contains(&phone.name[..1]));
+        vowels.position(|(_, phone)| phone.stress).map_or(0, |at| at + 1)
+    };
+    words.iter().map(stressed).collect()
+}
+
+#[test]
+fn both_voices_stress_the_same_syllables_where_their_dictionaries_agree() {
+    let words = "Hello 2 people. 1 You 0 remember 2 the 0 information 3 and 0 questions 1 about 0 \
+        university 3 music, 1 again 2 and 0 again. 2 Tomorrow's 2 conversation 3 with 0 seven 1 \
+        photographers 2 was 0 completely 2 beautiful. 1 I 0 don't 1 agree 2 to 0 computers. 2";
+    let (texts, expected): (Vec<&str>, Vec<usize>) = words
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .chunks(2)
+        .map(|pair| (pair[0], pair[1].parse::<usize>().unwrap()))
+        .unzip();
+    let text = texts.join(" ");
+    let hibari = speak(shared_voice(), &text, &[]);
+    let (sender, events) = unbounded();
+    let sink = Sink::new(move |event| sender.send(event).unwrap_or_default());
+    let flite = Flite::start(1).unwrap_or_else(|e| panic!("{e}"));
+    let _handle = flite.speak(Request { text, ..Request::default() }, sink).unwrap();
+    let (mut phones, mut words) = (Vec::new(), Vec::new());
+    for event in events.iter().take_while(|event| !matches!(event, Event::End)) {
+        match event {
+            Event::Phones(more) => phones.extend(more),
+            Event::Words(more) => words.extend(more.into_iter().map(|w| (w.text, w.end))),
+            _ => {}
+        }
+    }
+    for (voice, phones, words) in
+        [("hibari", &hibari.phones, &hibari.words), ("flite", &phones, &words)]
+    {
+        let found: Vec<_> = texts.iter().zip(stressed_vowels(phones, words)).collect();
+        let expected: Vec<_> = texts.iter().zip(expected.iter().copied()).collect();
+        assert_eq!(found, expected, "{voice}");
+    }
 }
 
 #[test]

@@ -144,7 +144,7 @@ pub fn is_video(track: Track) -> bool {
 fn phones() -> Vec<Phone> {
     let names = ["aa", "m", "iy", "ow", "f", "eh", "l", "s"];
     let count = AGENT_STOPS * STEP / 100;
-    let phone = |n: u64| Phone { name: names[n as usize % 8].into(), end: n as f32 * 0.1 };
+    let phone = |n: u64| Phone::new(names[n as usize % 8], n as f32 * 0.1);
     (1..=count).map(phone).collect()
 }
 

@@ -363,7 +363,7 @@ mod tests {
             .split_whitespace()
             .map(|name| {
                 end += length;
-                Phone { name: name.into(), end }
+                Phone::new(name, end)
             })
             .collect()
     }

@@ -4,7 +4,7 @@
 //! supplies the times of the words. The phones of each word are scaled by one factor to fill its
 //! time.
 
-use super::flite::{WordPronunciation, pronounce};
+use super::flite::{PronouncedPhone, WordPronunciation, pronounce};
 use super::{Phone, Voice, Word};
 
 /// The voice that supplies the phone lengths. The other voices take ten times the work and are no
@@ -95,7 +95,8 @@ fn join_pronunciations(parts: impl Iterator<Item = WordPronunciation>) -> WordPr
         if whole.phones.is_empty() {
             whole.pause += part.pause;
         } else if part.pause > 0.0 {
-            whole.phones.push(("pau".to_owned(), part.pause));
+            let name = "pau".to_owned();
+            whole.phones.push(PronouncedPhone { name, stress: false, length: part.pause });
         }
         whole.phones.extend(part.phones);
     }
@@ -108,7 +109,7 @@ struct Span<'a> {
     end: f64,
     /// From flite: the pause before the words, their phones and the total length of these.
     pause: f64,
-    phones: Vec<&'a (String, f32)>,
+    phones: Vec<&'a PronouncedPhone>,
     length: f64,
 }
 
@@ -124,7 +125,7 @@ fn spans<'a>(mut from: f64, words: &[Word], sounds: &'a [WordPronunciation]) -> 
             length: 0.0,
         });
         span.phones.extend(&sound.phones);
-        span.length += sound.phones.iter().map(|(_, length)| f64::from(*length)).sum::<f64>();
+        span.length += sound.phones.iter().map(|phone| f64::from(phone.length)).sum::<f64>();
         span.end = word.end;
         if word.end - span.begin.unwrap_or(from) > 1e-3 {
             from = word.end;
@@ -177,13 +178,13 @@ fn stretch_phones(
             }
         };
         if begin > from {
-            phones.push(Phone { name: "pau".to_owned(), end: begin as f32 });
+            phones.push(Phone::new("pau", begin as f32));
         }
         let mut passed = 0.0;
-        for (name, length) in span.phones {
+        for PronouncedPhone { name, stress, length } in span.phones {
             passed += f64::from(*length);
-            let end = begin + (span.end - begin) * (passed / span.length);
-            phones.push(Phone { name: name.clone(), end: end as f32 });
+            let end = (begin + (span.end - begin) * (passed / span.length)) as f32;
+            phones.push(Phone { name: name.clone(), end, stress: *stress });
         }
         from = span.end;
     }
@@ -205,10 +206,12 @@ mod tests {
     }
 
     fn sound(pause: f32, phones: &[(&str, f32)]) -> WordPronunciation {
-        WordPronunciation {
-            pause,
-            phones: phones.iter().map(|(name, length)| ((*name).to_owned(), *length)).collect(),
-        }
+        let phone = |(name, length): &(&str, f32)| PronouncedPhone {
+            name: (*name).to_owned(),
+            stress: false,
+            length: *length,
+        };
+        WordPronunciation { pause, phones: phones.iter().map(phone).collect() }
     }
 
     fn phone_ends_ms(phones: &[Phone]) -> Vec<(&str, i32)> {
@@ -293,6 +296,8 @@ mod tests {
         let names: Vec<&str> = phones.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names.join(" "), "pau m ey b iy b aa b pau w ih l ih m p r uw v");
         assert_eq!(phone_ends_ms(&phones)[8], ("pau", 1_000));
+        let stressed: Vec<usize> = (0..phones.len()).filter(|at| phones[*at].stress).collect();
+        assert_eq!(stressed, [2, 6, 16], "may-, Bob, -prove, but not \"will\"");
         assert_eq!(phone_ends_ms(&phones).last(), Some(&("v", 1_700)));
     }
 

@@ -16,6 +16,7 @@ mod hosted;
 pub mod openai;
 mod pool;
 mod queue;
+mod stress;
 mod text;
 mod upsampler;
 mod voice;
@@ -101,6 +102,18 @@ pub struct Phone {
     pub name: String,
     /// End, in seconds from the first sample of the segment.
     pub end: f32,
+    /// Whether it is the vowel with the primary lexical stress of a content word. The vowels of
+    /// function words, such as "the", are not stressed. In audio without a text, a long open vowel
+    /// is.
+    pub stress: bool,
+}
+
+impl Phone {
+    /// A phone without stress.
+    #[must_use]
+    pub fn new(name: impl Into<String>, end: f32) -> Self {
+        Self { name: name.into(), end, stress: false }
+    }
 }
 
 /// One spoken word.

@@ -15,13 +15,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::Library;
 
-use super::super::Voice;
+use super::super::{Phone, Voice};
 use super::prosody::Prosody;
+use super::stress::{self, Segment, Syllable};
 
 /// Phones and tokens of an utterance, known before its first sample.
 pub(super) struct SpeechMarks {
-    /// Phones with their end, in seconds.
-    pub(super) phones: Vec<(String, f32)>,
+    /// Phones with their end, in seconds from the start of the utterance.
+    pub(super) phones: Vec<Phone>,
     /// Tokens: a position in the text, at most one byte after the token's end, and the end of its
     /// audio in seconds (0 if it has none).
     pub(super) tokens: Vec<(usize, f32)>,
@@ -103,6 +104,7 @@ api! {
     fn item_feat_float(Item, *const c_char) -> c_float;
     fn item_feat_int(Item, *const c_char) -> c_int;
     fn ffeature_float(Item, *const c_char) -> c_float;
+    fn ffeature_string(Item, *const c_char) -> *const c_char;
     fn new_audio_streaming_info() -> *mut StreamingInfo;
     fn audio_streaming_info_val(*mut StreamingInfo) -> *mut c_void;
     fn feat_set(*mut c_void, *const c_char, *const c_void);
@@ -290,15 +292,12 @@ unsafe extern "C" fn callback(
 unsafe fn read_marks(api: &Api, utterance: *const Utterance) -> SpeechMarks {
     // SAFETY: the caller's; names are static, strings are copied before anything else is called.
     unsafe {
-        let phones = relation_items(api, utterance, c"Segment")
+        let segments = relation_items(api, utterance, c"Segment")
             .map(|segment| {
-                let name = (api.item_feat_string)(segment, c"name".as_ptr());
-                let name = if name.is_null() {
-                    String::new()
-                } else {
-                    CStr::from_ptr(name).to_string_lossy().into_owned()
-                };
-                (name, (api.item_feat_float)(segment, c"end".as_ptr()))
+                let name = copy_string((api.item_feat_string)(segment, c"name".as_ptr()));
+                let end = (api.item_feat_float)(segment, c"end".as_ptr());
+                let syllable = stress::is_vowel(&name).then(|| read_syllable(api, segment));
+                Segment { name, end, syllable }
             })
             .collect();
         let tokens = relation_items(api, utterance, c"Token")
@@ -313,8 +312,34 @@ unsafe fn read_marks(api: &Api, utterance: *const Utterance) -> SpeechMarks {
                 (at, words.map(|word| (api.ffeature_float)(word, path)).fold(0.0, f32::max))
             })
             .collect();
-        SpeechMarks { phones, tokens }
+        SpeechMarks { phones: stress::phones(segments), tokens }
     }
+}
+
+/// The syllable of a vowel.
+///
+/// # Safety
+/// As [`read_marks`]; `segment` is an item of the utterance.
+unsafe fn read_syllable(api: &Api, segment: Item) -> Syllable {
+    // SAFETY: the caller's; each string is copied before anything else is called.
+    let feature =
+        |path: &CStr| unsafe { copy_string((api.ffeature_string)(segment, path.as_ptr())) };
+    let position = feature(c"R:SylStructure.parent.position_type");
+    Syllable {
+        is_strong: feature(c"R:SylStructure.parent.stress") == "1",
+        starts_word: matches!(position.as_str(), "single" | "initial"),
+        word: feature(c"R:SylStructure.parent.parent.name"),
+    }
+}
+
+/// # Safety
+/// `text` is null or a string of C.
+unsafe fn copy_string(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// # Safety

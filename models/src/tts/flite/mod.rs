@@ -12,10 +12,11 @@
 mod ffi;
 mod pronounce;
 mod prosody;
+mod stress;
 mod tone;
 
 use self::ffi::{Engine, SpeechMarks, SynthesisListener};
-pub(super) use self::pronounce::{WordPronunciation, pronounce};
+pub(super) use self::pronounce::{PronouncedPhone, WordPronunciation, pronounce};
 use self::tone::VoiceTone;
 use super::pool::{MAX_TEXT_BYTES, SynthesisJob, SynthesisPool};
 use super::text::{self, TextSegment};
@@ -105,7 +106,7 @@ fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> b
         if part.spoken.is_empty() {
             // Only punctuation and emoji: reported as words, with a short silence as audio.
             emitter.on_marks(SpeechMarks {
-                phones: vec![("pau".to_owned(), LEADING_SILENCE_SECONDS)],
+                phones: vec![Phone::new("pau", LEADING_SILENCE_SECONDS)],
                 tokens: Vec::new(),
             });
             let silence = vec![0; emitter.sample_count(LEADING_SILENCE_SECONDS)];
@@ -178,12 +179,12 @@ impl<'a> EventEmitter<'a> {
 
 impl SynthesisListener for EventEmitter<'_> {
     fn on_marks(&mut self, marks: SpeechMarks) {
-        let end = marks.phones.last().map_or(0.0, |(_, end)| *end);
+        let end = marks.phones.last().map_or(0.0, |phone| phone.end);
         let first =
-            marks.phones.first().filter(|(name, _)| name == "pau").map_or(0.0, |(_, end)| *end);
+            marks.phones.first().filter(|phone| phone.name == "pau").map_or(0.0, |pause| pause.end);
         // The last pause begins where the previous phone ends.
         let last = match marks.phones.as_slice() {
-            [.., (_, sound), (name, _)] if name == "pau" => *sound,
+            [.., sound, pause] if pause.name == "pau" => sound.end,
             _ => end,
         };
         let (from, to) = (
@@ -195,7 +196,7 @@ impl SynthesisListener for EventEmitter<'_> {
         let time = |t: f32| base + f64::from(t.clamp(from, to) - from);
 
         let phones =
-            marks.phones.into_iter().map(|(name, end)| Phone { name, end: time(end) as f32 });
+            marks.phones.into_iter().map(|phone| Phone { end: time(phone.end) as f32, ..phone });
         self.job.sink.send(Event::Phones(phones.collect()));
 
         let words = self.segment.map_or(&[][..], |part| &part.words);

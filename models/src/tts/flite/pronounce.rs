@@ -10,8 +10,18 @@ use super::ffi::{Engine, SpeechMarks, SynthesisListener};
 pub(in crate::tts) struct WordPronunciation {
     /// The pause before it.
     pub(in crate::tts) pause: f32,
-    /// Its phones with their lengths; empty for a word without audio.
-    pub(in crate::tts) phones: Vec<(String, f32)>,
+    /// Its phones; empty for a word without audio.
+    pub(in crate::tts) phones: Vec<PronouncedPhone>,
+}
+
+/// A phone with its length instead of its end.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::tts) struct PronouncedPhone {
+    /// Name and stress as in [`Phone`](super::super::Phone).
+    pub(in crate::tts) name: String,
+    pub(in crate::tts) stress: bool,
+    /// Length in seconds.
+    pub(in crate::tts) length: f32,
 }
 
 /// Pronounces each written word of `text` (separated by blanks), in order. `list` as in
@@ -72,13 +82,14 @@ fn word_pronunciations(words: &[WrittenWord], marks: &SpeechMarks) -> Vec<WordPr
     let mut all = Vec::with_capacity(words.len());
     for end in word_end_times(words, &marks.tokens) {
         let mut word = WordPronunciation::default();
-        while let Some((name, end)) = phones.next_if(|(_, e)| *e <= end + 1e-4) {
-            let length = end - begin;
-            begin = *end;
-            if word.phones.is_empty() && name == "pau" {
+        while let Some(phone) = phones.next_if(|phone| phone.end <= end + 1e-4) {
+            let length = phone.end - begin;
+            begin = phone.end;
+            if word.phones.is_empty() && phone.name == "pau" {
                 word.pause += length;
             } else {
-                word.phones.push((name.clone(), length));
+                let (name, stress) = (phone.name.clone(), phone.stress);
+                word.phones.push(PronouncedPhone { name, stress, length });
             }
         }
         all.push(word);
@@ -91,7 +102,7 @@ mod tests {
     use super::*;
 
     fn phone_names(word: &WordPronunciation) -> String {
-        word.phones.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
+        word.phones.iter().map(|phone| phone.name.as_str()).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -105,8 +116,12 @@ mod tests {
             assert_eq!(found[4..], ["f ao r t iy t uw", "", "m ae p s"], "{voice:?}");
             assert!(words[2].pause > 0.05, "{voice:?}: after the comma {}", words[2].pause);
             assert_eq!(words[3].pause, 0.0, "{voice:?}");
+            let phones = words.iter().flat_map(|word| &word.phones);
+            let stressed = phones.filter(|phone| phone.stress).map(|phone| phone.name.as_str());
+            let stressed: Vec<&str> = stressed.collect();
+            assert_eq!(stressed, ["aa", "ae", "eh", "eh", "ao", "uw", "ae"], "{voice:?}");
             assert!(
-                words.iter().flat_map(|w| &w.phones).all(|(_, length)| *length > 0.0),
+                words.iter().flat_map(|w| &w.phones).all(|phone| phone.length > 0.0),
                 "{voice:?}"
             );
         }

@@ -9,10 +9,11 @@ use super::files;
 use super::frontend::{Frontend, Symbol};
 use super::network::Network;
 use super::sentence::{chunks, sentences};
-use super::timing::{Marks, Silence, is_sound};
+use super::timing::{MarkedPhone, Marks, Silence, is_sound};
 use super::unknown_words::UnknownWords;
 use super::vocoder::{SAMPLE_RATE, Vocoder};
 use crate::tts::pool::{MAX_TEXT_BYTES, SynthesisJob};
+use crate::tts::stress::is_function_word;
 use crate::tts::text::apply_pronunciation;
 use crate::tts::{Event, Phone, Word};
 use crate::{Error, ErrorKind, onnx_runtime, paths};
@@ -184,7 +185,7 @@ impl Speaker {
     ) -> Result<(), String> {
         if !symbols.iter().any(|symbol| is_sound(symbol.symbol)) {
             // Only punctuation and emoji: reported as words, with a short silence as audio.
-            let phones = vec![("pau", SILENT_CHUNK)];
+            let phones = vec![MarkedPhone::pause(SILENT_CHUNK)];
             let marks = Marks { range: 0..SILENT_CHUNK, phones, words: Vec::new() };
             progress.send_marks(&marks, written, words);
             progress.send_audio(vec![0; SILENT_CHUNK]);
@@ -192,8 +193,10 @@ impl Speaker {
         }
         let Self { text_model, network, vocoder } = self;
         let ids = text_model.ids(symbols);
+        let is_content_word =
+            |word: usize| written.get(word).is_none_or(|word| !is_function_word(word));
         network.run(&ids, |durations, spectra| {
-            let marks = Marks::new(symbols, durations, silence);
+            let marks = Marks::new(symbols, durations, silence, is_content_word);
             progress.send_marks(&marks, written, words);
             let (total, mut position) = (marks.range.len(), 0);
             vocoder.synthesise(spectra, marks.range, |samples| {
@@ -262,9 +265,10 @@ impl Progress<'_> {
     fn send_marks(&self, marks: &Marks, written: &[&str], words: Range<usize>) {
         let seconds = |at: usize| (self.samples_sent + at) as f64 / f64::from(SAMPLE_RATE);
         let phones = marks.phones.iter();
-        let phone = |(name, end): &(&str, usize)| Phone {
-            name: (*name).to_owned(),
-            end: seconds(*end) as f32,
+        let phone = |phone: &MarkedPhone| Phone {
+            name: phone.name.to_owned(),
+            end: seconds(phone.end) as f32,
+            stress: phone.stress,
         };
         self.job.sink.send(Event::Phones(phones.map(phone).collect()));
         let mut end = 0;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::frontend::Symbol;
-use super::frontend::stress::is_stress;
+use super::frontend::stress::{PRIMARY, is_stress};
 use super::vocoder::{SAMPLE_RATE, UNIT};
 
 /// The sound of a symbol precedes its place by this time, in units. Over the sentences of
@@ -28,22 +28,45 @@ pub(super) struct Silence {
 pub(super) struct Marks {
     /// Samples of the network's audio that are sent.
     pub(super) range: Range<usize>,
-    /// Name in the CMU phone set, and end in samples of the sent audio.
-    pub(super) phones: Vec<(&'static str, usize)>,
+    pub(super) phones: Vec<MarkedPhone>,
     /// Written word, and end in samples of the sent audio.
     pub(super) words: Vec<(usize, usize)>,
 }
 
+/// A phone of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct MarkedPhone {
+    /// Name in the CMU phone set.
+    pub(super) name: &'static str,
+    /// End in samples of the sent audio.
+    pub(super) end: usize,
+    /// Whether it is the vowel with the primary stress of a content word.
+    pub(super) stress: bool,
+}
+
+impl MarkedPhone {
+    pub(super) fn pause(end: usize) -> Self {
+        Self { name: "pau", end, stress: false }
+    }
+}
+
 impl Marks {
     /// `durations`: one of each symbol and one before and after them, in units of [`UNIT`] samples.
-    pub(super) fn new(symbols: &[Symbol], durations: &[i64], silence: Silence) -> Self {
+    /// `is_content_word`: whether the written word with this number can be stressed.
+    pub(super) fn new(
+        symbols: &[Symbol],
+        durations: &[i64],
+        silence: Silence,
+        is_content_word: impl Fn(usize) -> bool,
+    ) -> Self {
         let samples = |units: i64| usize::try_from(units).unwrap_or(0) * UNIT;
         let total: usize = durations.iter().map(|units| samples(*units)).sum();
         let last_symbol = symbols.iter().rposition(|symbol| is_sound(symbol.symbol));
         let mut end = samples(durations.first().copied().unwrap_or(0) - SOUND_LEAD);
         let onset = end;
         let mut last_sound = end;
-        let mut phones = vec![("pau", end)];
+        let mut phones = vec![MarkedPhone::pause(end)];
+        let mut stress = false;
         let mut words: Vec<(usize, usize)> = Vec::new();
         let durations = durations.iter().skip(1).copied();
         for (at, (Symbol { symbol, word }, units)) in symbols.iter().zip(durations).enumerate() {
@@ -52,16 +75,18 @@ impl Marks {
             let sound = Sound::of(*symbol);
             match sound {
                 Sound::Phone(name) => {
-                    phones.push((name, end));
+                    phones.push(MarkedPhone { name, end, stress });
+                    stress = false;
                     last_sound = end;
                 }
                 Sound::Length => extend(&mut phones, end),
                 Sound::Stress => {
                     // It belongs to the vowel behind it, which follows without a pause.
+                    stress = *symbol == PRIMARY && is_content_word(*word);
                     continue;
                 }
                 Sound::Blank if units <= MAX_JOINED_BLANK => extend(&mut phones, end),
-                Sound::Blank | Sound::Pause => phones.push(("pau", end)),
+                Sound::Blank | Sound::Pause => phones.push(MarkedPhone::pause(end)),
             }
             if matches!(sound, Sound::Phone(_) | Sound::Length) {
                 match words.last_mut() {
@@ -70,16 +95,17 @@ impl Marks {
                 }
             }
         }
-        phones.push(("pau", total));
+        phones.push(MarkedPhone::pause(total));
         let seconds = |seconds: f32| (seconds * SAMPLE_RATE as f32) as usize;
         let from = onset.saturating_sub(seconds(silence.leading));
         let to = (last_sound + seconds(silence.trailing)).min(total).max(from);
         let sent = |at: usize| at.clamp(from, to) - from;
-        let mut merged: Vec<(&'static str, usize)> = Vec::new();
-        for (name, at) in phones {
+        let mut merged: Vec<MarkedPhone> = Vec::new();
+        for phone in phones {
+            let end = sent(phone.end);
             match merged.last_mut() {
-                Some(last) if last.0 == "pau" && name == "pau" => last.1 = sent(at),
-                _ => merged.push((name, sent(at))),
+                Some(last) if last.name == "pau" && phone.name == "pau" => last.end = end,
+                _ => merged.push(MarkedPhone { end, ..phone }),
             }
         }
         words.iter_mut().for_each(|(_, at)| *at = sent(*at));
@@ -88,9 +114,9 @@ impl Marks {
 }
 
 /// The last phone ends later.
-fn extend(phones: &mut [(&'static str, usize)], to: usize) {
-    if let Some((_, end)) = phones.last_mut() {
-        *end = to;
+fn extend(phones: &mut [MarkedPhone], to: usize) {
+    if let Some(last) = phones.last_mut() {
+        last.end = to;
     }
 }
 
@@ -182,13 +208,13 @@ mod tests {
     }
 
     fn in_units(marks: &Marks) -> Vec<(&'static str, usize)> {
-        marks.phones.iter().map(|(name, end)| (*name, end / UNIT)).collect()
+        marks.phones.iter().map(|phone| (phone.name, phone.end / UNIT)).collect()
     }
 
     #[test]
     fn phones_and_words_end_where_their_sounds_do() {
         let durations = [14, 2, 1, 4, 1, 2, 1, 3, 9, 10, 2];
-        let marks = Marks::new(&symbols("hˈI bˈɪɡ."), &durations, SILENCE);
+        let marks = Marks::new(&symbols("hˈI bˈɪɡ."), &durations, SILENCE, |_| true);
         assert_eq!(marks.range, 10 * UNIT..34 * UNIT);
         let expected =
             [("pau", 2), ("hh", 4), ("ay", 10), ("b", 12), ("ih", 16), ("g", 20), ("pau", 24)];
@@ -198,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_long_blank_and_a_mark_are_pauses() {
-        let marks = Marks::new(&symbols("I, I I"), &[4, 4, 8, 1, 4, 6, 4, 2], SILENCE);
+        let durations = [4, 4, 8, 1, 4, 6, 4, 2];
+        let marks = Marks::new(&symbols("I, I I"), &durations, SILENCE, |_| true);
         let expected = [("pau", 2), ("ay", 6), ("pau", 15), ("ay", 19), ("pau", 25), ("ay", 29)];
         assert_eq!(in_units(&marks)[..6], expected);
         assert_eq!(marks.range.end, 33 * UNIT, "no more than there is");
@@ -206,9 +233,20 @@ mod tests {
 
     #[test]
     fn a_chunk_without_sound_is_short() {
-        let marks = Marks::new(&symbols("…"), &[10, 20, 10], SILENCE);
+        let marks = Marks::new(&symbols("…"), &[10, 20, 10], SILENCE, |_| true);
         assert_eq!(marks.range.len(), 6 * UNIT);
         assert_eq!((in_units(&marks), marks.words), (vec![("pau", 6)], vec![]));
-        assert_eq!(Marks::new(&[], &[], SILENCE).range, 0..0);
+        assert_eq!(Marks::new(&[], &[], SILENCE, |_| true).range, 0..0);
+    }
+
+    #[test]
+    fn a_primary_stress_mark_stresses_the_vowel_behind_it_if_the_word_has_content() {
+        let symbols = symbols("hˌIlˈOz ˈɪn");
+        let stressed = |is_content_word: fn(usize) -> bool| -> Vec<&str> {
+            let marks = Marks::new(&symbols, &[2; 13], SILENCE, is_content_word);
+            marks.phones.iter().filter(|phone| phone.stress).map(|phone| phone.name).collect()
+        };
+        assert_eq!(stressed(|_| true), ["ow", "ih"]);
+        assert_eq!(stressed(|word| word == 0), ["ow"]);
     }
 }

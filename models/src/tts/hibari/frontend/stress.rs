@@ -3,7 +3,7 @@
 //! The alphabet is that of Kokoro-82M (github.com/hexgrad/kokoro, Apache-2.0): IPA with `A I O W Y`
 //! for the diphthongs, `ʤ ʧ` for the affricates, and the stress mark before its vowel.
 
-pub(super) const PRIMARY: char = 'ˈ';
+pub(in crate::tts::hibari) const PRIMARY: char = 'ˈ';
 pub(super) const SECONDARY: char = 'ˌ';
 
 pub(in crate::tts::hibari) fn is_vowel(c: char) -> bool {
