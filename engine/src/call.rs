@@ -23,6 +23,7 @@
 //! capacity error and are hung up.
 
 mod audio_input;
+mod avatar_video;
 mod client;
 mod connections;
 mod deadlines;
@@ -40,7 +41,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conversation::conversation::Conversation;
-use conversation::event::{AgentState, Event};
+use conversation::event::Event;
 use conversation::input::{Command, CommandId, Input};
 use conversation::output::CommandOutcome;
 use conversation::time::Time;
@@ -54,7 +55,6 @@ use crate::connection::{Connection, Reception};
 use crate::context::{EngineContext, PresenceGuard, Slot};
 use crate::hear::AudioInput;
 use crate::messages::{CallModels, CallSetup, StageEvent};
-use crate::show::{AvatarAnimator, FrameClock};
 use crate::speak::AudioOutput;
 use crate::stats::StepMeter;
 use crate::think::llm::GenerationHandle;
@@ -64,6 +64,7 @@ use crate::transport::TransportEvent;
 use crate::transport::server_messages::RtviSession;
 use crate::transport::webrtc::{Protocol, Transmit};
 use crate::usage::UsageCounter;
+use avatar_video::AvatarVideo;
 use client::ClientRequest;
 use recording::{CallRecording, EndedRecording};
 use room::{RoomState, RpcRequest};
@@ -84,14 +85,6 @@ enum ReplyTarget {
     Api(oneshot::Sender<Result<CommandOutcome, CommandError>>),
     Client(ClientRequest),
     Rpc(RpcRequest),
-}
-
-/// The avatar video of a call.
-struct AvatarVideo {
-    animator: AvatarAnimator,
-    frame_clock: FrameClock,
-    agent_state: AgentState,
-    is_held: bool,
 }
 
 /// One call.
@@ -191,12 +184,8 @@ impl Call {
         };
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
-        let avatar = stock_poses.map(|poses| AvatarVideo {
-            animator: AvatarAnimator::with_poses(poses, config.avatar.frame_rate, key.0),
-            frame_clock: FrameClock::new(config.avatar.frame_rate, Time::ZERO),
-            agent_state: AgentState::Listening,
-            is_held: false,
-        });
+        let frame_rate = config.avatar.frame_rate;
+        let avatar = stock_poses.map(|poses| AvatarVideo::new(poses, frame_rate, key.0));
         let config = match recording_error {
             Some(_) => recording::without_recording(config),
             None => config,

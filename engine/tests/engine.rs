@@ -384,6 +384,7 @@ async fn commands_before_the_connection_are_executed_after_it() {
         interrupt: false,
         allow_interruptions: true,
         add_to_context: true,
+        expression: None,
     };
     let before = Offer { commands: vec![speak("First of all.")], ..offer_for(1, &sdp) };
     let taken = engine.accept_offer(before).await.unwrap();

@@ -275,6 +275,7 @@ fn call_with_echo(
             interrupt: false,
             allow_interruptions: true,
             add_to_context: true,
+            expression: None,
         },
     );
     let mut on_the_way: VecDeque<f64> = vec![0.0; delay * 16].into();

@@ -39,7 +39,6 @@ fn call(seconds: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut file = Vec::new();
     let mut writer = CaptureWriter::new(&mut file, Some(size)).unwrap();
     let mut opus = Encoder::new(48_000, OpusChannels::Mono, Application::Voip).unwrap();
-    let phone = |name: &str, end: f32| Phone { name: name.into(), end };
     for n in 0..seconds * 50 {
         let now = Time::from_micros(n * 20_000);
         let at = Duration::from_millis(n * 20);
@@ -66,7 +65,7 @@ fn call(seconds: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
             );
             if speaks {
                 let phones: Vec<Phone> = (1..9)
-                    .map(|k| phone(["aa", "m", "iy", "ow"][k % 4], k as f32 * 0.12))
+                    .map(|k| Phone::new(["aa", "m", "iy", "ow"][k % 4], k as f32 * 0.12))
                     .collect();
                 animator.add_phones(segment, &phones);
             }

@@ -218,6 +218,7 @@ fn a_live_call_replays_exactly_and_its_trace_contains_no_secret() {
             interrupt,
             allow_interruptions: false,
             add_to_context: false,
+            expression: None,
         };
         harness.command(1, say(true));
         harness.run_for(SECOND / 2);
@@ -332,6 +333,7 @@ fn calls_of_every_kind_replay_side_by_side() {
                     interrupt: false,
                     allow_interruptions: true,
                     add_to_context: true,
+                    expression: None,
                 },
                 _ => continue,
             };

@@ -74,6 +74,7 @@ fn speech_that_cannot_be_interrupted_is_not_the_answer_to_a_message() {
         interrupt: false,
         allow_interruptions: false,
         add_to_context: true,
+        expression: None,
     };
     harness.command(1, say);
     room.run(&mut harness, SECOND);

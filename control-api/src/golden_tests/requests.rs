@@ -61,7 +61,8 @@ fn each_change_of_a_new_conversation_has_the_same_outcome_as_before() {
 
 #[test]
 fn each_change_of_a_command_has_the_same_outcome_as_before() {
-    let body = json!({"text": "Hello", "interrupt": false, "add_to_context": true});
+    let body = json!({"text": "Hello", "interrupt": false, "add_to_context": true,
+        "expression": "glad"});
     check_request("speak", &body, |body| control::parse_speak(body).map(|command| json!(command)));
     let body = json!({"text": "Hello"});
     check_request("respond", &body, |body| {

@@ -126,6 +126,7 @@ pub(crate) async fn build(state: &AppState, row: &Row, venue: Venue) -> store::R
         expose_tools: settings.config.expose_tools,
         trust_client_context: settings.config.trust_client_context,
         record_trace: settings.config.record_trace,
+        offers_expressions: settings.config.expressions,
         recording: settings.record.then_some(RecordingChoice {
             notice: settings.config.recording.notice,
             is_optional: settings.config.recording.optional,

@@ -162,6 +162,9 @@ pub(crate) struct AgentConfig {
     pub(crate) record_trace: bool,
     /// Whether the agent may end a call when the user says goodbye.
     pub(crate) end_call: bool,
+    /// Whether language models are told how to set the avatar's expression. If they are not, it
+    /// follows from the text.
+    pub(crate) expressions: bool,
     /// Questions that the call page suggests to the visitor.
     #[schemars(length(max = 6), inner(length(min = 1, max = 120)))]
     pub(crate) suggested_questions: Vec<String>,
@@ -182,6 +185,7 @@ impl Default for AgentConfig {
             trust_client_context: false,
             record_trace: false,
             end_call: true,
+            expressions: true,
             suggested_questions: Vec::new(),
             recording: Recording::default(),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use conversation::direction::Expression;
 use conversation::event::{
     AgentState, EndReason, Event, EventEnvelope, HeardWord, HistoryItem, Role, Stage, TurnTimes,
     UtteranceId,
@@ -277,6 +278,7 @@ async fn commands_before_the_join_wait_for_the_offer() {
             interrupt: true,
             allow_interruptions: true,
             add_to_context: false,
+            expression: None,
         },
         Command::Respond { text: "Two?".into() },
         Command::Context { text: "Three.".into(), overwrite: true },
@@ -299,13 +301,15 @@ async fn a_running_call_answers_for_itself() {
     let server = TestServer::start(&folder).await;
     let id = server.create_running_call(json!({})).await;
     let path = format!("/v1/conversation/{id}");
-    let quiet = json!({"text": "Later.", "interrupt": false, "add_to_context": true});
+    let quiet = json!({"text": "Later.", "interrupt": false, "add_to_context": true,
+        "expression": "concerned"});
     server.send_json("PUT", &format!("{path}/speak"), quiet).await.expect_status(200);
     let say = Command::Say {
         text: "Later.".into(),
         interrupt: false,
         allow_interruptions: true,
         add_to_context: true,
+        expression: Some(Expression::Concerned),
     };
     assert_eq!(server.engine.received_commands(), [say]);
     let refuse = |refusal| {

@@ -52,6 +52,8 @@ pub struct CallConfig {
     pub trust_client_context: bool,
     /// Whether inputs and outputs are written as a trace.
     pub record_trace: bool,
+    /// Whether the language model is told how to set the avatar's expression.
+    pub offers_expressions: bool,
     /// Whether and how the call is recorded.
     pub recording: Option<RecordingChoice>,
     /// How long the call waits for a connection that was closed or does not respond; `None` = as
@@ -92,6 +94,7 @@ impl CallConfig {
             expose_tools: false,
             trust_client_context: false,
             record_trace: false,
+            offers_expressions: true,
             recording: None,
             reconnect_timeout: None,
         }

@@ -59,7 +59,7 @@ pub mod visible_text;
 mod words;
 
 pub use contract::{
-    event, id, input, output, participation, providers, settings, spec, time, view,
+    direction, event, id, input, output, participation, providers, settings, spec, time, view,
 };
 pub use machine::{conversation, phrase, timers};
 pub use simulation::{replay, simulate, trace};

@@ -6,6 +6,7 @@
 use core::time::Duration;
 
 use conversation::conversation::Conversation;
+use conversation::direction::Expression;
 use conversation::event::{EndReason, Event, Stage};
 use conversation::input::{
     Command, CommandId, Epoch, GenerationId, Input, LlmEvent, PlayoutEvent, SegmentId,
@@ -45,7 +46,7 @@ impl Random {
     }
 
     fn random_text(&mut self) -> String {
-        const TEXTS: [&str; 9] = [
+        const TEXTS: [&str; 12] = [
             "",
             " ",
             "yeah",
@@ -55,8 +56,11 @@ impl Random {
             "你好。世界",
             "a\u{301}e\u{0} Dr. 3.5\n",
             "Well, I think so. Yes.",
+            "[warm] Hello. [nod",
+            "] [pause",
+            " 1] Good [glad] bye [x",
         ];
-        TEXTS[self.below(9) as usize].to_owned()
+        TEXTS[self.below(12) as usize].to_owned()
     }
 
     fn random_position(&mut self) -> Position {
@@ -145,6 +149,7 @@ impl Random {
                         interrupt: self.one_in(2),
                         allow_interruptions: self.one_in(2),
                         add_to_context: self.one_in(2),
+                        expression: self.one_in(2).then_some(Expression::Glad),
                     },
                     13..=18 => Command::Respond { text: self.random_text() },
                     19 | 20 => {

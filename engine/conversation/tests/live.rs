@@ -486,8 +486,13 @@ fn a_long_text_is_asked_for_as_it_is_played_and_costs_nothing_once_it_is_killed(
     let mut call = Harness::new(|_| {});
     call.conversation.set_explain(true);
     let text = "Hello world. ".repeat(500);
-    let say =
-        Command::Say { text, interrupt: true, allow_interruptions: true, add_to_context: true };
+    let say = Command::Say {
+        text,
+        interrupt: true,
+        allow_interruptions: true,
+        add_to_context: true,
+        expression: None,
+    };
     assert_eq!(call.send_command(1.0, say), CommandOutcome::Accepted);
     assert_eq!(call.tts_requests().len(), 3, "the next segment and two more");
     for segment in 0..3 {
@@ -577,6 +582,7 @@ fn speech_without_context_is_in_the_history_but_not_sent_to_the_model() {
         interrupt: true,
         allow_interruptions: true,
         add_to_context: false,
+        expression: None,
     };
     assert_eq!(call.send_command(1.0, say), CommandOutcome::Accepted);
     call.tts_end(1.1, 0, 1.0).playout_event(1.1, 0, PlayoutEvent::Started).playout_event(

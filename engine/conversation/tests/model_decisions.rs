@@ -137,7 +137,8 @@ fn a_silent_answer_leaves_only_its_tokens() {
 
 #[test]
 fn a_model_that_writes_nothing_or_the_name_of_the_tool_is_silent() {
-    for words in ["", " \n", "…", "stay_silent", "`stay_silent()`"] {
+    for words in ["", " \n", "…", "stay_silent", "`stay_silent()`", "[calm]", "[nod] stay_silent"]
+    {
         let mut meeting = Meeting::new();
         meeting.say(3.0, "Does anybody know the deadline?");
         let mut outputs = meeting.llm(3.2, text(words));

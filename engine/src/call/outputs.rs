@@ -162,9 +162,7 @@ impl Call {
 
     fn update_avatar_state(&mut self, state: Option<AgentState>, held: Option<bool>) {
         if let Some(avatar) = &mut self.avatar {
-            avatar.agent_state = state.unwrap_or(avatar.agent_state);
-            avatar.is_held = held.unwrap_or(avatar.is_held);
-            avatar.animator.set_state(avatar.agent_state, avatar.is_held);
+            avatar.set_state(state, held);
         }
     }
 
@@ -246,6 +244,10 @@ impl Call {
             tools,
             model: String::new(),
         };
+        let shows_expressions = self.config.offers_expressions && self.avatar.is_some();
+        if shows_expressions && model.follows_directions() {
+            llm::offer_expressions(&mut question);
+        }
         if request.may_stay_silent {
             llm::offer_silence(&mut question);
         }
@@ -268,6 +270,9 @@ impl Call {
         else {
             return;
         };
+        if let Some(avatar) = &mut self.avatar {
+            avatar.announce_segment(&request);
+        }
         let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
         let words = models::tts::Request {
             text: request.text,

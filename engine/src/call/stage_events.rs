@@ -100,7 +100,12 @@ impl Call {
                 }
                 return;
             }
-            tts::SynthesisEvent::Words(words) => TtsEvent::WordTimestamps(words),
+            tts::SynthesisEvent::Words(words) => {
+                if let Some(avatar) = &mut self.avatar {
+                    avatar.animator.add_words(segment, &words);
+                }
+                TtsEvent::WordTimestamps(words)
+            }
             tts::SynthesisEvent::Usage { .. } => return,
             tts::SynthesisEvent::Provider(name) | tts::SynthesisEvent::ServedBy(name) => {
                 self.audio_output.set_provider(segment, name);

@@ -7,15 +7,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use conversation::event::AgentState;
 use conversation::input::SegmentId;
-use conversation::time::Time;
+use conversation::time::{Position, Time};
 use models::face::{Mouth, PoseSet};
 use models::tts::Phone;
 use recording::{Frame, Size};
 
 use super::bandwidth_estimator::{BandwidthEstimator, SendMode};
+use super::gesture_words::{GestureWord, GestureWords};
 use super::idle_motion::{IdleMotion, MIN_HEAD_SHIFT_PAUSE};
 use super::pose_cache::PoseCache;
 use super::visemes::{VisemeTrack, lerp};
+use crate::speak::manners::Manner;
 use crate::transport::VideoFrame;
 
 /// A frame shows the mouth of this many seconds after the frame's start: half a frame, because it
@@ -52,6 +54,8 @@ pub struct AvatarAnimator {
     bandwidth: BandwidthEstimator,
     user_speaking: bool,
     tracks: Vec<(SegmentId, VisemeTrack)>,
+    gesture_words: Vec<(SegmentId, GestureWords)>,
+    manners: Vec<(SegmentId, Manner)>,
     /// Speech is expected to start before this time, because its phones have arrived.
     speech_expected_until: Time,
     mouth: Mouth,
@@ -95,6 +99,8 @@ impl AvatarAnimator {
             held: false,
             user_speaking: false,
             tracks: Vec::with_capacity(8),
+            gesture_words: Vec::with_capacity(8),
+            manners: Vec::with_capacity(8),
             speech_expected_until: Time::ZERO,
             mouth: Mouth::default(),
             closing: false,
@@ -178,9 +184,43 @@ impl AvatarAnimator {
         }
     }
 
-    /// Removes the phones of segments that will not play any more.
+    /// A segment is requested from the TTS, and is shown in this manner. Call it in the order of the
+    /// requests, before the segment's phones.
+    pub fn announce_segment(&mut self, segment: SegmentId, shown_as: Manner) {
+        self.manners.push((segment, shown_as));
+    }
+
+    /// The manner of a segment, unless it was removed.
+    #[must_use]
+    pub fn manner_of(&self, segment: SegmentId) -> Option<Manner> {
+        self.manners.iter().find(|(id, _)| *id == segment).map(|(_, shown_as)| *shown_as)
+    }
+
+    /// Adds words of a segment, as written, with the positions of their ends; they follow those
+    /// already added. A word without text is a pause.
+    pub fn add_words(&mut self, segment: SegmentId, words: &[(String, Position)]) {
+        match self.gesture_words.iter_mut().find(|(id, _)| *id == segment) {
+            Some((_, known)) => known.extend(words),
+            None => {
+                let mut found = GestureWords::default();
+                found.extend(words);
+                self.gesture_words.push((segment, found));
+            }
+        }
+    }
+
+    /// The words of a segment that a gesture accompanies.
+    #[must_use]
+    pub fn gesture_words(&self, segment: SegmentId) -> &[GestureWord] {
+        let found = self.gesture_words.iter().find(|(id, _)| *id == segment);
+        found.map_or(&[], |(_, words)| words.as_slice())
+    }
+
+    /// Removes the phones, words and manners of segments that will not play any more.
     pub fn retain_segments(&mut self, is_active: impl Fn(SegmentId) -> bool) {
         self.tracks.retain(|(id, _)| is_active(*id));
+        self.gesture_words.retain(|(id, _)| is_active(*id));
+        self.manners.retain(|(id, _)| is_active(*id));
     }
 
     /// Returns the frame for `now`, if one must be sent. Call it once per tick of
@@ -365,11 +405,7 @@ mod tests {
     }
 
     fn phones(names: &[&str]) -> Vec<Phone> {
-        names
-            .iter()
-            .enumerate()
-            .map(|(i, n)| Phone { name: (*n).into(), end: 0.1 * (i + 1) as f32 })
-            .collect()
+        names.iter().enumerate().map(|(i, n)| Phone::new(*n, 0.1 * (i + 1) as f32)).collect()
     }
 
     /// Number of the mouth that a frame shows, with or without a blink.
@@ -412,6 +448,34 @@ mod tests {
         assert_eq!(mouths[2], 10, "aa: {mouths:?}");
         assert!(mouths[5..8].contains(&1), "p: {mouths:?}");
         assert_eq!(mouths[9], 10, "aa: {mouths:?}");
+    }
+
+    #[test]
+    fn the_manner_of_a_segment_is_known_until_it_is_dropped() {
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let (asks, other) = (Manner { is_question: true, ..Manner::default() }, SegmentId(2));
+        animator.announce_segment(SEGMENT, asks);
+        animator.announce_segment(other, Manner::default());
+        assert_eq!(animator.manner_of(SEGMENT), Some(asks));
+        animator.retain_segments(|segment| segment == other);
+        let known = (animator.manner_of(SEGMENT), animator.manner_of(other));
+        assert_eq!(known, (None, Some(Manner::default())));
+    }
+
+    #[test]
+    fn gestures_are_known_of_each_segment_until_it_is_dropped() {
+        let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
+        let word = |text: &str, end| vec![(text.to_owned(), Position::from_seconds(end))];
+        let other = SegmentId(2);
+        animator.add_words(SEGMENT, &word("Well,", 0.5));
+        animator.add_words(other, &word("No,", 0.25));
+        animator.add_words(SEGMENT, &word("yes.", 1.0));
+        let starts = |animator: &AvatarAnimator, segment| -> Vec<f32> {
+            animator.gesture_words(segment).iter().map(|word| word.start).collect()
+        };
+        assert_eq!((starts(&animator, SEGMENT), starts(&animator, other)), (vec![0.5], vec![0.0]));
+        animator.retain_segments(|segment| segment == other);
+        assert_eq!((starts(&animator, SEGMENT), starts(&animator, other)), (vec![], vec![0.0]));
     }
 
     #[test]

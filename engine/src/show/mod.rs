@@ -14,6 +14,7 @@ pub mod animator;
 pub mod avatars;
 mod bandwidth_estimator;
 pub mod frame_clock;
+pub mod gesture_words;
 pub mod idle_motion;
 pub mod pose_cache;
 pub mod visemes;

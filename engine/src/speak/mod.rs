@@ -2,6 +2,7 @@
 
 pub mod encode;
 mod lips;
+pub mod manners;
 pub mod playout;
 pub mod tts;
 mod words;

@@ -72,8 +72,8 @@ mod tests {
         Word { text: text.into(), begin, end }
     }
 
-    fn phone(name: &str, end: f32) -> Phone {
-        Phone { name: name.into(), end }
+    fn phones(names_and_ends: [(&str, f32); 3]) -> [Phone; 3] {
+        names_and_ends.map(|(name, end)| Phone::new(name, end))
     }
 
     fn seconds(placed: Vec<(String, Position)>) -> Vec<(String, f64)> {
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn phones_of_a_voice_contain_its_pauses() {
         let mut times = WordTimes::new(true);
-        times.add_phones(&[phone("pau", 0.125), phone("ay", 0.5), phone("pau", 0.75)]);
-        times.add_phones(&[phone("y", 0.875), phone("uw", 1.0), phone("pau", 1.25)]);
+        times.add_phones(&phones([("pau", 0.125), ("ay", 0.5), ("pau", 0.75)]));
+        times.add_phones(&phones([("y", 0.875), ("uw", 1.0), ("pau", 1.25)]));
         let placed = seconds(times.place(vec![word("I,", None, 0.5), word("you.", None, 1.0)]));
         assert_eq!(placed, expected(&[("", 0.125), ("I,", 0.5), ("", 0.75), ("you.", 1.0)]));
     }

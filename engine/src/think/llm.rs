@@ -70,12 +70,33 @@ const UNADDRESSED: &str = concat!(
     "Otherwise call the tool `stay_silent` and write nothing.",
 );
 
+/// What a model reads about the expressions of the avatar ([`conversation::direction`]). Always the
+/// same, because servers cache the beginning of a request.
+///
+/// The built-in answerer, which may be in a chain with other models, takes the sentences of a prompt
+/// for statements about the agent, unless they begin with the word of an instruction.
+const EXPRESSIONS: &str = concat!(
+    "Begin a sentence with [calm], [warm], [glad], [concerned] or [curious] ",
+    "where the expression of your face should change. ",
+    "Use them sparingly: each lasts until the next one and is not spoken. ",
+    "Never write anything else in brackets.",
+);
+
+/// Lets the model set the expression of the avatar.
+pub fn offer_expressions(request: &mut Request) {
+    append_paragraph(&mut request.prompt, EXPRESSIONS);
+}
+
+fn append_paragraph(prompt: &mut String, text: &str) {
+    if !prompt.is_empty() {
+        prompt.push_str("\n\n");
+    }
+    prompt.push_str(text);
+}
+
 /// Lets the model stay silent in this request.
 pub fn offer_silence(request: &mut Request) {
-    if !request.prompt.is_empty() {
-        request.prompt.push_str("\n\n");
-    }
-    request.prompt.push_str(UNADDRESSED);
+    append_paragraph(&mut request.prompt, UNADDRESSED);
     // A tool of the agent with this name would never be run here.
     request.tools.retain(|tool| tool.name != STAY_SILENT);
     request.tools.push(Tool {
@@ -123,7 +144,17 @@ pub fn to_llm_event(event: Event) -> Result<(LlmEvent, bool), String> {
 
 #[cfg(test)]
 mod tests {
+    use conversation::direction::{DirectionTag, Expression, split};
+
     use super::*;
+
+    #[test]
+    fn the_offered_expressions_are_those_that_are_known() {
+        let (visible, found) = split(EXPRESSIONS);
+        let tags = Expression::ALL.map(DirectionTag::Expression);
+        assert_eq!(found.iter().map(|(_, direction)| *direction).collect::<Vec<_>>(), tags);
+        assert!(!visible.contains('['), "{visible}");
+    }
 
     #[test]
     fn silence_is_offered_once_and_explained_at_the_end_of_the_prompt() {

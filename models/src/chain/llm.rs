@@ -58,6 +58,11 @@ impl Llm for LlmChain {
         self.entries.first().and_then(|entry| entry.model.max_passages())
     }
 
+    /// Whether any model does: which one answers is not known before. The others ignore the request.
+    fn follows_directions(&self) -> bool {
+        self.entries.iter().any(|entry| entry.model.follows_directions())
+    }
+
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
         self.entries.first().inspect(|entry| entry.model.prepare(passages, prompt));
     }

@@ -33,6 +33,10 @@ impl Llm for NamedLlm {
         self.0.model.max_passages()
     }
 
+    fn follows_directions(&self) -> bool {
+        self.0.model.follows_directions()
+    }
+
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
         self.0.model.prepare(passages, prompt);
     }

@@ -139,6 +139,10 @@ impl Llm for BuiltinLlm {
         Some(MAX_PASSAGES)
     }
 
+    fn follows_directions(&self) -> bool {
+        false
+    }
+
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {
         let Some(encoder) = self.encoder.clone() else { return };
         let request = request_for(passages, prompt);

@@ -119,6 +119,12 @@ pub trait Llm: Send + Sync {
         None
     }
 
+    /// Whether the model can be asked, in its prompt, to write directions for the avatar
+    /// ([`conversation::direction`]). True, the default, for models that follow instructions.
+    fn follows_directions(&self) -> bool {
+        true
+    }
+
     /// Prepares for questions about `passages` under a system prompt, when a call starts. Returns
     /// immediately; may do nothing.
     fn prepare(&self, passages: Vec<Snippet>, prompt: &str) {

@@ -123,6 +123,8 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("a conversation", "POST /v1/ext/conversation", NEW_CONVERSATION, 201, {"status": "STARTED"}, {"c": "id"}),
     Row("speak", f"PUT {CONVERSATION_PATH}/speak", {"text": "Hello."}, 200, {"message": "Agent is speaking the provided text."}),
     Row("speak with interrupt, add_to_context", f"PUT {CONVERSATION_PATH}/speak", {"text": "Hello.", "interrupt": False, "add_to_context": True}, 200, {"message": "Agent is speaking the provided text."}),
+    Row("speak with an expression", f"PUT {CONVERSATION_PATH}/speak", {"text": "[nod] Hello.", "expression": "glad"}, 200, {"message": "Agent is speaking the provided text."}),
+    Row("the expressions are five", f"PUT {CONVERSATION_PATH}/speak", {"text": "Hello.", "expression": "angry"}, 400, invalid_body(("expression", "must be one of calm, warm, glad, concerned, curious"))),
     Row("speak needs text", f"PUT {CONVERSATION_PATH}/speak", {}, 400, invalid_body(("text", "is required"))),
     Row("interrupt is a boolean", f"PUT {CONVERSATION_PATH}/speak", {"text": "x", "interrupt": "no"}, 400, invalid_body(("interrupt", "must be true or false"))),
     Row("respond", f"POST {CONVERSATION_PATH}/respond", {"text": "Who are you?"}, 200, {"message": TEXT}),

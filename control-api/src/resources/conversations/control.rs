@@ -3,17 +3,19 @@
 //! In STARTED a command is queued and takes effect when the user joins. In IN_PROGRESS the engine
 //! executes it. After ENDED the response is 409.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{delete, post, put};
+use conversation::direction::Expression;
 use conversation::event::EndReason;
 use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
 use conversation::output::{CommandOutcome, Rejection};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -123,6 +125,24 @@ pub(crate) struct SpeakRequest {
     interrupt: Option<bool>,
     /// Whether the model sees it as its own words; null = false.
     add_to_context: Option<bool>,
+    /// The expression of the avatar, up to the first tag of the text, such as `[glad]`; null = by
+    /// the text.
+    expression: Option<ExpressionName>,
+}
+
+/// Expression of the avatar while it speaks.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(transparent)]
+struct ExpressionName(Expression);
+
+impl JsonSchema for ExpressionName {
+    fn schema_name() -> Cow<'static, str> {
+        "Expression".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "enum": Expression::ALL.map(Expression::name)})
+    }
 }
 
 /// Text that the agent answers.
@@ -153,12 +173,13 @@ pub(crate) enum ContextMode {
 }
 
 pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
-    let SpeakRequest { text, interrupt, add_to_context } = body::parse(body)?;
+    let SpeakRequest { text, interrupt, add_to_context, expression } = body::parse(body)?;
     Ok(Command::Say {
         text,
         interrupt: interrupt.unwrap_or(true),
         allow_interruptions: true,
         add_to_context: add_to_context.unwrap_or(false),
+        expression: expression.map(|name| name.0),
     })
 }
 

@@ -356,6 +356,13 @@ export function agentSections({
           initial: true,
         },
         {
+          path: "config.expressions",
+          label: "Let the language model set the avatar's expression",
+          kind: "check",
+          initial: true,
+          hint: "Otherwise the expression follows from the text.",
+        },
+        {
           path: "config.suggested_questions",
           label: "Questions that the call page suggests",
           kind: "lines",

@@ -5,17 +5,33 @@ import * as api from "./api.js";
 import { button, h } from "./dom.js";
 import { confirmDialog, runBusy, toast } from "./ui.js";
 
+/** Expressions of the avatar. */
+const EXPRESSIONS = [
+  ["", "Expression by the text"],
+  ["calm", "Calm"],
+  ["warm", "Warm"],
+  ["glad", "Glad"],
+  ["concerned", "Concerned"],
+  ["curious", "Curious"],
+];
+
 /**
- * Name, label, placeholder, request.
- * @type {(caller: string) => [string, string, string, (id: string, text: string) => Promise<any>][]}
+ * Name, label, placeholder, request. The expression is only for words of the agent.
+ * @typedef {(id: string, text: string, expression: string) => Promise<any>} Send
+ * @type {(caller: string) => [string, string, string, Send][]}
  */
 const actionsFor = (caller) => [
   [
     "say",
     "Say",
     "The agent speaks this text",
-    (id, text) =>
-      api.put(`/v1/conversation/${id}/speak`, { text, interrupt: false, add_to_context: true }),
+    (id, text, expression) =>
+      api.put(`/v1/conversation/${id}/speak`, {
+        text,
+        interrupt: false,
+        add_to_context: true,
+        expression: expression || null,
+      }),
   ],
   [
     "respond",
@@ -63,9 +79,15 @@ export function callControls(id, { isMeeting, status, onEnded }) {
       "aria-label": "Command",
       onchange: () => {
         textInput.placeholder = actions.find(([name]) => name === actionSelect.value)[2];
+        expressionSelect.hidden = actionSelect.value !== "say";
       },
     },
     actions.map(([value, label]) => h("option", { value }, label)),
+  );
+  const expressionSelect = h(
+    "select",
+    { "aria-label": "Expression" },
+    EXPRESSIONS.map(([value, label]) => h("option", { value }, label)),
   );
   const textInput = h("input", {
     type: "text",
@@ -84,7 +106,11 @@ export function callControls(id, { isMeeting, status, onEnded }) {
         const text = textInput.value.trim();
         if (!text) return textInput.focus();
         const response = await runBusy(submitButton, () =>
-          actions.find(([name]) => name === actionSelect.value)[3](id, text),
+          actions.find(([name]) => name === actionSelect.value)[3](
+            id,
+            text,
+            expressionSelect.value,
+          ),
         );
         if (!response) return;
         textInput.value = "";
@@ -93,6 +119,7 @@ export function callControls(id, { isMeeting, status, onEnded }) {
     },
     actionSelect,
     textInput,
+    expressionSelect,
     submitButton,
   );
   return h(

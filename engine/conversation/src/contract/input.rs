@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contract::direction::Expression;
 use crate::contract::event::{Event, Stage};
 use crate::contract::time::{Position, Time};
 
@@ -318,6 +319,9 @@ pub enum Command {
         allow_interruptions: bool,
         /// Whether the LLM sees it in the history.
         add_to_context: bool,
+        /// The expression of the avatar, up to the first tag of the text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expression: Option<Expression>,
     },
     /// Answer a text as if the user had said it.
     Respond {

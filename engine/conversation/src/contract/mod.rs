@@ -1,6 +1,7 @@
 //! What goes into the state machine and what comes out of it: inputs, outputs, events, settings.
 //! Plain data without rules.
 
+pub mod direction;
 pub mod event;
 pub mod id;
 pub mod input;

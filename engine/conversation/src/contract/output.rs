@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contract::direction::Expression;
 use crate::contract::event::{EndReason, EventEnvelope, HistoryItem};
 use crate::contract::input::{
     CommandId, Epoch, GenerationId, SegmentId, SpeechSegmentId, ToolCallId,
@@ -132,13 +133,19 @@ pub struct TtsRequest {
     pub segment: SegmentId,
     /// The segment is stale once this epoch is cancelled.
     pub epoch: Epoch,
-    /// The text.
+    /// The text, without directions.
     pub text: String,
     /// The origin of the text.
     pub source: SpeechSource,
     /// Whether to use the fallback voice.
     #[serde(rename = "fallback")]
     pub use_fallback: bool,
+    /// The expression of the avatar, if a tag of the text or the command sets one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expression: Option<Expression>,
+    /// Whether the avatar nods.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub nod: bool,
 }
 
 /// The origin of a segment.

@@ -16,6 +16,7 @@
 //! WAITING: no utterance has started. HELD: user speech pauses the reply. `end_reply` ends a head
 //! without utterances, running generation or awaited tools, even if it is held.
 
+use crate::contract::direction;
 use crate::contract::event::{AgentState, Event, HistoryItem, TurnTimes};
 use crate::contract::input::Epoch;
 use crate::contract::output::{Output, SpeechSource};
@@ -47,9 +48,11 @@ impl Conversation {
         reply
     }
 
-    /// An utterance with one fixed text, cut into segments for the TTS.
+    /// An utterance with one fixed text without its directions, cut into segments for the TTS.
     pub(crate) fn new_message_utterance(&self, source: SpeechSource, text: String) -> Utterance {
+        let (text, directions) = direction::split(&text);
         let mut utterance = Utterance::new(UtteranceOrigin::Message(source), text, true);
+        utterance.directions = directions;
         cut_segments(&mut utterance, self.spec.phrasing, &mut 0);
         utterance
     }

@@ -233,7 +233,7 @@ impl Conversation {
     fn execute_command(&mut self, id: CommandId, command: Command) -> CommandOutcome {
         match command {
             Command::Interrupt => self.interrupt(),
-            Command::Say { text, interrupt, allow_interruptions, add_to_context } => {
+            Command::Say { text, interrupt, allow_interruptions, add_to_context, expression } => {
                 let text = text.trim();
                 if text.is_empty() {
                     return CommandOutcome::NothingToDo;
@@ -255,6 +255,7 @@ impl Conversation {
                     text.to_owned(),
                     allow_interruptions,
                 );
+                reply.set_default_expression(expression);
                 for utterance in &mut reply.utterances {
                     utterance.in_context = add_to_context;
                 }

@@ -8,6 +8,7 @@ pub mod conversation;
 pub(crate) mod departures;
 pub(crate) mod endpointing;
 pub(crate) mod floor;
+pub(crate) mod generated_text;
 pub(crate) mod guardrail;
 pub(crate) mod heard_text;
 pub(crate) mod history;

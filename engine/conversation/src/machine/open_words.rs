@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use crate::contract::direction;
 use crate::contract::event::{Event, TurnTimes};
 use crate::contract::input::{GenerationId, LlmEvent};
 use crate::contract::output::STAY_SILENT;
@@ -73,6 +74,7 @@ impl PendingDecision {
                 _ => {}
             }
         }
+        let (text, _) = direction::split(&text);
         let words = text.trim_matches(|c: char| !c.is_alphanumeric());
         self.is_silent || words.is_empty() || words.eq_ignore_ascii_case(STAY_SILENT)
     }

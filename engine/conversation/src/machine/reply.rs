@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use serde_json::Value;
 use smallvec::SmallVec;
 
+use crate::contract::direction::{DirectionFilter, DirectionTag, Expression};
 use crate::contract::event::{TurnTimes, UtteranceId};
 use crate::contract::input::{Epoch, GenerationId, SegmentId, ToolCallId};
 use crate::contract::output::{SpeechSource, ToolMessage};
@@ -105,6 +106,8 @@ pub(crate) struct Generation {
     /// Whether any of it was sent to the TTS.
     pub(crate) sent_to_tts: bool,
     pub(crate) segment_count: u32,
+    /// Takes the directions out of its text.
+    pub(crate) filter: DirectionFilter,
     pub(crate) tool_calls: Vec<ToolCallRequest>,
 }
 
@@ -144,6 +147,8 @@ pub(crate) struct Utterance {
     /// Assigned at the first sample.
     pub(crate) id: UtteranceId,
     pub(crate) text: String,
+    /// Directions for the avatar, with their byte positions in `text`, in this order.
+    pub(crate) directions: Vec<(usize, DirectionTag)>,
     /// Bytes of `text` that are cut into segments.
     pub(crate) segmented_bytes: usize,
     /// Bytes of `text` whose segments were played completely.
@@ -184,6 +189,10 @@ pub(crate) struct Segment {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) index: u32,
+    /// The expression of the avatar, if a direction sets one.
+    pub(crate) expression: Option<Expression>,
+    /// Whether the avatar nods.
+    pub(crate) nod: bool,
     pub(crate) is_fallback: bool,
     pub(crate) provider: Option<String>,
     pub(crate) requested_at: Option<Time>,
@@ -306,6 +315,7 @@ impl Utterance {
             generation,
             id: UtteranceId(0),
             text,
+            directions: Vec::new(),
             segmented_bytes: 0,
             played_bytes: 0,
             segments: VecDeque::new(),
@@ -325,15 +335,19 @@ impl Utterance {
         let raw = &self.text[self.segmented_bytes..self.segmented_bytes + len];
         let start = self.segmented_bytes + (raw.len() - raw.trim_start().len());
         let end = start + raw.trim().len();
-        self.segmented_bytes += len;
+        let bytes = self.segmented_bytes..self.segmented_bytes + len;
+        self.segmented_bytes = bytes.end;
         if start >= end {
             return false;
         }
+        let (expression, nod) = (self.expression_of(start..end), self.has_nod(bytes));
         self.segments.push_back(Segment {
             id: None,
             start,
             end,
             index,
+            expression,
+            nod,
             is_fallback: false,
             provider: None,
             requested_at: None,

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::contract::direction::DirectionFilter;
 use crate::contract::event::{Event, HistoryItem, Stage, Timeline, TurnTimes};
 use crate::contract::input::{GenerationId, LlmEvent};
 use crate::contract::output::{LlmRequest, Output, SpeechSource};
@@ -137,6 +138,7 @@ impl Conversation {
             ended: false,
             sent_to_tts: false,
             segment_count: 0,
+            filter: DirectionFilter::default(),
             tool_calls: Vec::new(),
         });
         // Nobody knows of a reply that the model may leave out.
@@ -175,11 +177,7 @@ impl Conversation {
             _ => {}
         }
         let (now, phrasing) = (self.now, self.spec.phrasing);
-        let reply = match index {
-            Some(index) => self.floor.get_mut(index),
-            None => self.preemptive_reply.as_deref_mut(),
-        };
-        let Some(reply) = reply else { return };
+        let Some(reply) = self.reply_mut(index) else { return };
         let Some(generation) = reply.generation.as_mut() else { return };
         if let LlmEvent::Provider(provider) = event {
             generation.provider = Some(provider);
@@ -213,45 +211,12 @@ impl Conversation {
                     over = true;
                 }
                 reply.generated_chars += text.chars().count();
-                let words = utterance_of(&mut reply.utterances, id);
-                let text = if words.as_ref().is_none_or(|words| words.text.is_empty()) {
-                    text.trim_start()
-                } else {
-                    &text
-                };
-                if text.is_empty() && !over {
-                    return;
-                }
-                let words = match words {
-                    Some(words) => words,
-                    None => {
-                        reply.utterances.push_back(Utterance::new(
-                            UtteranceOrigin::Generation(id),
-                            String::new(),
-                            false,
-                        ));
-                        let last = reply.utterances.len() - 1;
-                        &mut reply.utterances[last]
-                    }
-                };
-                words.text.push_str(text);
-                if phrasing == Phrasing::Stream {
-                    cut_segments(words, phrasing, &mut generation.segment_count);
-                }
-                if !text.is_empty() {
-                    let text = text.to_owned();
-                    self.emit(Event::LlmText { text });
-                }
+                let visible = reply.add_text(&text, phrasing);
+                self.emit_llm_text(visible);
             }
             LlmEvent::Flush => {
-                if let Some(words) = utterance_of(&mut reply.utterances, id)
-                    && words.push_segment(
-                        words.text.len() - words.segmented_bytes,
-                        generation.segment_count,
-                    )
-                {
-                    generation.segment_count += 1;
-                }
+                let held = reply.end_segment();
+                self.emit_llm_text(held);
             }
             LlmEvent::ToolCall { id, name, arguments } => {
                 if generation.tools_allowed && !generation.is_guardrail {
@@ -280,6 +245,20 @@ impl Conversation {
         }
     }
 
+    fn emit_llm_text(&mut self, text: String) {
+        if !text.is_empty() {
+            self.emit(Event::LlmText { text });
+        }
+    }
+
+    /// A reply on the floor, or for `None` the preemptive one.
+    fn reply_mut(&mut self, index: Option<usize>) -> Option<&mut Reply> {
+        match index {
+            Some(index) => self.floor.get_mut(index),
+            None => self.preemptive_reply.as_deref_mut(),
+        }
+    }
+
     fn llm_ended(
         &mut self,
         index: Option<usize>,
@@ -287,11 +266,9 @@ impl Conversation {
         (prompt_tokens, completion_tokens): (u32, u32),
     ) {
         let phrasing = self.spec.phrasing;
-        let reply = match index {
-            Some(index) => self.floor.get_mut(index),
-            None => self.preemptive_reply.as_deref_mut(),
-        };
-        let Some(reply) = reply else { return };
+        let held = self.reply_mut(index).map(Reply::add_held_text).unwrap_or_default();
+        self.emit_llm_text(held);
+        let Some(reply) = self.reply_mut(index) else { return };
         let Some(generation) = reply.generation.as_mut() else { return };
         let words = utterance_of(&mut reply.utterances, id);
         // A TTS makes no sound of a text without letters and digits.
@@ -412,7 +389,8 @@ impl Conversation {
     }
 }
 
-fn utterance_of(
+/// The utterance of a generation.
+pub(crate) fn utterance_of(
     utterances: &mut std::collections::VecDeque<Utterance>,
     id: GenerationId,
 ) -> Option<&mut Utterance> {

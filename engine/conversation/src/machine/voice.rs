@@ -60,13 +60,14 @@ impl Conversation {
         segment.is_next_since = None;
         let text = text[segment.start..segment.end].to_owned();
         self.emit(Event::TtsStarted { text: text.clone() });
-        let fallback = segment.is_fallback;
         self.outputs.push_back(Output::Synthesize(TtsRequest {
             segment: id,
             epoch,
             text,
             source,
-            use_fallback: fallback,
+            use_fallback: segment.is_fallback,
+            expression: segment.expression,
+            nod: segment.nod,
         }));
     }
 

@@ -250,6 +250,7 @@ impl<'a> Simulation<'a> {
                     allow_interruptions: allow_interruptions
                         .unwrap_or(scenario.settings.allow_interruptions),
                     add_to_context: true,
+                    expression: None,
                 },
                 ActionKind::Context(text) => {
                     Command::Context { text: text.clone(), overwrite: false }

@@ -77,10 +77,10 @@ const USER_WORDS: &[&str] = &[
     "wait",
 ];
 const REPLIES: &[&str] = &[
-    "Sure. Here is a long story for you, it goes on and on. The end.",
-    "Yes.",
+    "Sure. [glad]Here is a long story for you, it goes on and on. The end.",
+    "[warm]Yes.",
     "The price is twelve dollars and fifty cents, which is 3.5 percent less than last year.",
-    "I am afraid I do not know that. Ask me something else!",
+    "I am afraid I do not know that. [curious]Ask[nod] me something else!",
 ];
 
 /// A random, valid specification.
@@ -117,7 +117,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
         max_call_duration: random.chance(30).then(|| random.grid_duration(5.0, 60.0)),
         call_warning_before: random.grid_duration(0.0, 10.0),
         greeting: random.chance(40).then(|| Greeting {
-            text: "Hello there.".into(),
+            text: "[warm]Hello there.".into(),
             delay: random.grid_duration(0.0, 1.0),
         }),
         recording_message: random.chance(30).then(|| Greeting {
@@ -130,7 +130,7 @@ pub(crate) fn random_spec(random: &mut Random) -> Spec {
             Vec::new()
         },
         warning_message: message(random, "We must end soon."),
-        exit_message: message(random, "Goodbye now."),
+        exit_message: message(random, "Goodbye[nod] now."),
         error_message: message(random, "I'm sorry, something went wrong."),
         phrasing: random.pick(&[Phrasing::Stream, Phrasing::Stream, Phrasing::Flushed]),
         fallback_llm: random.chance(30),
@@ -275,10 +275,11 @@ impl Harness {
             let command = match self.random.below(12) {
                 0..=2 => Command::Interrupt,
                 3..=5 => Command::Say {
-                    text: "Listen to this please.".into(),
+                    text: "Listen to this [pause 0.5] please.".into(),
                     interrupt: self.random.chance(50),
                     allow_interruptions: self.random.chance(60),
                     add_to_context: self.random.chance(50),
+                    expression: None,
                 },
                 6..=8 => Command::Respond { text: "what is the time".into() },
                 9 => Command::Context {

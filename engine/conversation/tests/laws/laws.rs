@@ -11,8 +11,8 @@ use fallbacks::{
     fallback_model_once, fallback_voice_once, guardrail_takes_the_place, what_was_asked_sounds,
 };
 use records::{
-    committed_once, heard_is_said, llm_sees_the_history, no_word_lost, tools_once,
-    view_is_the_fold, words_are_those_heard,
+    committed_once, directions_are_removed, heard_is_said, llm_sees_the_history, no_word_lost,
+    tools_once, view_is_the_fold, words_are_those_heard,
 };
 
 use crate::harness::{Harness, LogEntry, Random, random_spec};
@@ -73,6 +73,7 @@ const LAWS: &[Law] = &[
     ("no request is made for an epoch after its cancellation", cancelled_is_silent),
     ("after enough silence, no deadline is left and the agent listens", comes_to_rest),
     ("heard text is a prefix of the spoken text and never shrinks", heard_is_said),
+    ("directions are not spoken, shown or stored", directions_are_removed),
     ("words with times are heard words, in order, while they sound", words_are_those_heard),
     ("every committed user text is in history exactly once", committed_once),
     ("a tool call that ran has exactly one result", tools_once),

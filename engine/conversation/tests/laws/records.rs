@@ -12,6 +12,30 @@ use serde_json::json;
 use super::{RunLog, events, split_words};
 use crate::harness::{LogEntry, random_spec};
 
+/// No text of the agent in the random calls has another bracket than those of directions.
+pub(super) fn directions_are_removed(h: &RunLog) -> Result<(), String> {
+    for entry in &h.entries {
+        let LogEntry::Output(_, output) = entry else { continue };
+        let text = match output {
+            Output::Synthesize(request) => &request.text,
+            Output::Emit(envelope) => match &envelope.event {
+                Event::LlmText { text }
+                | Event::TtsStarted { text }
+                | Event::AgentStartedSpeaking { text, .. }
+                | Event::AgentSpeechHeard { text, .. }
+                | Event::AgentStoppedSpeaking { text, .. }
+                | Event::History(HistoryItem { role: Role::Assistant, text, .. }) => text,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        if text.contains('[') {
+            return Err(format!("{output:?}"));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn heard_is_said(h: &RunLog) -> Result<(), String> {
     let mut known: BTreeMap<UtteranceId, String> = BTreeMap::new();
     let synthesized: String = h

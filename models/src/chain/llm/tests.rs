@@ -12,6 +12,7 @@ struct FakeLlm {
     scripts: Mutex<VecDeque<Script>>,
     asked: Mutex<usize>,
     cancelled: Arc<AtomicBool>,
+    follows_directions: bool,
 }
 
 impl Llm for FakeLlm {
@@ -21,6 +22,10 @@ impl Llm for FakeLlm {
         script.into_iter().for_each(|event| sink.send(event));
         let cancelled = Arc::clone(&self.cancelled);
         Handle::new(move || cancelled.store(true, Ordering::Release))
+    }
+
+    fn follows_directions(&self) -> bool {
+        self.follows_directions
     }
 }
 
@@ -95,6 +100,14 @@ impl Harness {
     fn asked(&self) -> Vec<usize> {
         self.models.iter().map(|model| *model.asked.lock().unwrap()).collect()
     }
+}
+
+#[test]
+fn a_chain_follows_directions_if_one_of_its_models_does() {
+    let model = |follows_directions| Arc::new(FakeLlm { follows_directions, ..FakeLlm::default() });
+    let follows = |models: &[Arc<FakeLlm>]| Harness::new(models).chain.follows_directions();
+    assert!(follows(&[model(true), model(false)]) && follows(&[model(false), model(true)]));
+    assert!(!follows(&[model(false), model(false)]));
 }
 
 #[test]

@@ -158,6 +158,26 @@ fn instructions_are_never_recited() {
 }
 
 #[test]
+fn the_request_for_directions_is_not_recited() {
+    let invitation = concat!(
+        "Begin a sentence with [calm], [warm], [glad], [concerned] or [curious] ",
+        "where the expression of your face should change. ",
+        "Use them sparingly: each lasts until the next one and is not spoken. ",
+        "Never write anything else in brackets.",
+    );
+    for question in
+        ["expression of your face", "what is in brackets", "are you glad", "who are you"]
+    {
+        let ask = |prompt: String| {
+            let mut request = request(vec![item(Role::User, question)], &[]);
+            request.prompt = prompt;
+            answer(&request, "", None)
+        };
+        assert_eq!(ask(format!("{PROMPT}\n\n{invitation}")), ask(PROMPT.into()), "{question}");
+    }
+}
+
+#[test]
 fn candidates_are_found_and_spoken_without_markup() {
     assert_eq!(ask("How much is a check-up?"), "A check-up costs 42 euros, an X-ray 105 euros.");
     assert_eq!(ask("who is the head of surgery"), "Doctor Zorblax is the head of surgery.");
