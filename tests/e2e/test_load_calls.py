@@ -40,8 +40,8 @@ RECORDING_REQUIREMENTS = [
 JITTER_ARGUMENTS = ["--burst", "3", "--jitter", "60"]
 
 
-def run_three_callers(server, out, limits, line=(), seconds=12):
-    arguments = [*f"--scripted --calls 3 --ramp 4/s --duration {seconds}".split(), *line]
+def run_three_callers(server, out, limits, line=()):
+    arguments = [*"--scripted --calls 3 --ramp 4/s --duration 12".split(), *line]
     run = run_load(
         "--server",
         server.url,
@@ -59,7 +59,7 @@ def run_three_callers(server, out, limits, line=(), seconds=12):
 def test_three_callers_are_answered_interrupt_and_get_every_event(
     scripted_server, tmp_path, report
 ):
-    found = run_three_callers(scripted_server, tmp_path / "found.json", [], seconds=9)
+    found = run_three_callers(scripted_server, tmp_path / "found.json", [])
     report.add("three callers", found)
     shares = {"n", "p50", "p95", "p99", "max"}
     assert all(set(spread) == shares for spread in found["ms"].values()), found["ms"]
@@ -69,9 +69,10 @@ def test_three_callers_are_answered_interrupt_and_get_every_event(
             spread["n"] >= 3
             and 0 < spread["p50"] <= spread["p95"] <= spread["p99"] <= spread["max"]
         ), (name, spread)
-    # The second utterance of a caller interrupts the answer to the first. A caller that joined late
-    # has no time for it. An answer cannot come before all of its words were heard, and endpointing,
-    # model and voice take their time.
+    # The second utterance of a caller interrupts the answer to the first. It ends about 5 s before
+    # the call, which is enough on a busy machine; the third one ends too late to be judged. A
+    # caller that joined late has no time for the second one. An answer cannot come before all of
+    # its words were heard, and endpointing, model and voice take their time.
     assert found["calls"] == 3 and found["turns"]["right"] == found["turns"]["expected"] >= 3
     assert found["ms"]["voice_to_voice"]["p50"] > 800
     assert found["cpu_model"] and found["events"]["expected"] >= 9
