@@ -2,14 +2,21 @@
 """Records the video of a live call with each avatar, as a browser decodes it.
 
     .cache/venv/bin/python scripts/film-faces.py [FOLDER [NAME…]]
+    .cache/venv/bin/python scripts/film-faces.py --clips FOLDER
 
 FOLDER is docs/faces by default. Without NAME all stock avatars are recorded. In each call, of one
 minute, the agent speaks, listens, thinks and answers. NAME-call.webm is the video, scaled down and
 without sound. NAME-call.webp is a contact sheet: one frame every two seconds, row by row.
-films.json contains the statistics of the browser. Needs everything that `make test` installs, and
-the release binary.
+films.json contains the statistics of the browser.
+
+`--clips` records ten muted clips for somebody who shall name the expression of each: a person says
+one sentence without feeling, twice with each expression. clip-N.webm is the video, clip-N.webp a
+contact sheet of two frames a second, and clips.json has the answers.
+
+Needs everything that `make test` installs, and the release binary.
 """
 
+import argparse
 import base64
 import contextlib
 import itertools
@@ -32,11 +39,30 @@ RECORDING_SECONDS = 60
 #: The contact sheet: interval between frames in s, frames in a row, width of a frame in pixels.
 SHEET_INTERVAL, SHEET_COLUMNS, SHEET_SIDE = 2, 10, 160
 #: The video: width in pixels, and bits per second.
-VIDEO_SIDE, VIDEO_BITRATE = 200, 90_000
+VIDEO_SIDE, VIDEO_BITRATE = 400, 500_000
 SPEECH = (
     "Good morning, and welcome. The first room shows the old clocks, and the oldest of them was "
     "built by Thomas Tompion in sixteen seventy six. Five of its wheels are made of pear wood."
 )
+#: What is said in the clips. The order of people and expressions is arbitrary.
+CLIP_TEXT = "The second room on the left is open today, and the lift takes you to the upper floor."
+CLIPS = (
+    ("theo", "curious"),
+    ("clara", "calm"),
+    ("raj", "glad"),
+    ("martin", "concerned"),
+    ("nia", "warm"),
+    ("leo", "calm"),
+    ("mei", "curious"),
+    ("amina", "concerned"),
+    ("ingrid", "warm"),
+    ("nia", "glad"),
+)
+#: A clip: duration in s; its contact sheet: interval between frames in s, frames in a row, width of
+#: a frame in pixels; the video: width in pixels, bits per second.
+CLIP_SECONDS = 6
+CLIP_SHEET = (0.5, 6, 256)
+CLIP_VIDEO = (400, 600_000)
 QUESTION = "That is beautiful. How long does it run when somebody winds it up?"
 # Records the avatar: draws a frame into the contact sheet at regular intervals, and every frame
 # into the video.
@@ -174,26 +200,63 @@ def record_avatar(browser, server, avatar: dict, folder: pathlib.Path) -> dict:
     return statistics
 
 
-def main(folder: str = str(ROOT / "docs" / "faces"), *names: str):
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+def record_clip(browser, server, name: str, expression: str, path: pathlib.Path):
+    """Records a person that speaks with an expression, into PATH.webm and PATH.webp."""
+    avatar_config = {"avatar_key_id": name, "config": {"tts": {"provider": "flite"}}}
+    agent = server.create_agent(name="Clip", greeting="", avatar=avatar_config)
+    conversation = server.create_conversation(agent["id"])
+    page = calls.BrowserCall(browser)
+    with contextlib.closing(page):
+        page.open(conversation["join_link"])
+        page.join()
+        page.page.wait_for_timeout(2000)
+        page.page.evaluate(CAPTURE_SCRIPT, [CLIP_SECONDS, *CLIP_SHEET, *CLIP_VIDEO])
+        message = {"text": CLIP_TEXT, "expression": expression}
+        speak_url = f"/v1/conversation/{conversation['id']}/speak"
+        assert server.request("PUT", speak_url, message).status == 200
+        files = page.page.evaluate("recording()")
+    for suffix, file in zip((".webp", ".webm"), files, strict=True):
+        path.with_suffix(suffix).write_bytes(base64.b64decode(file))
+
+
+def record_clips(browser, server, folder: pathlib.Path):
+    for number, (name, expression) in enumerate(CLIPS, 1):
+        record_clip(browser, server, name, expression, folder / f"clip-{number}")
+        print(f"clip {number} of {len(CLIPS)}", flush=True)
+    answers = {f"clip-{number}": clip for number, clip in enumerate(CLIPS, 1)}
+    (folder / "clips.json").write_text(json.dumps(answers, indent=1) + "\n")
+
+
+def record_calls(browser, server, folder: pathlib.Path, names: list[str]):
+    path = folder / "films.json"
+    statistics = json.loads(path.read_text()) if path.exists() else {}
+    for avatar in server.request("GET", "/v1/ext/avatars").json():
+        name = avatar["avatar_key_id"]
+        if not names or name in names:
+            statistics[name] = record_avatar(browser, server, avatar, folder)
+    path.write_text(json.dumps(statistics, indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Records the video of live calls.")
+    parser.add_argument("--clips", action="store_true", help="ten muted clips")
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=ROOT / "docs" / "faces")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         server = Server(pathlib.Path(data), name="film").read_first_start().wait_ready()
         flags = [*calls.FLAGS, calls.FAKE_DEVICE]
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=flags)
         try:
-            avatars = server.request("GET", "/v1/ext/avatars").json()
-            path = folder / "films.json"
-            statistics = json.loads(path.read_text()) if path.exists() else {}
-            for avatar in avatars:
-                name = avatar["avatar_key_id"]
-                if not names or name in names:
-                    statistics[name] = record_avatar(browser, server, avatar, folder)
-            path.write_text(json.dumps(statistics, indent=1) + "\n")
+            if arguments.clips:
+                record_clips(browser, server, arguments.folder)
+            else:
+                record_calls(browser, server, arguments.folder, arguments.names)
         finally:
             browser.close()
             server.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
