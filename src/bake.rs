@@ -12,13 +12,13 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use models::face::PoseSet;
 use models::face::avatar_source::{AvatarSource, Subject};
 use models::face::avatar_spec::{self, AvatarSpec};
 use models::face::background::Background;
 use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PosePlan};
 use models::face::bake_request::{BakeRequest, BakeSubject};
 use models::face::photo_avatar::PhotoAvatar;
+use models::face::{Framing, PoseSet};
 
 use crate::{CommandError, child_process};
 
@@ -29,6 +29,8 @@ const SIDE_RANGE: std::ops::RangeInclusive<usize> = 128..=1920;
 pub(crate) struct BakeOptions<'a> {
     /// Frame size as given on the command line.
     pub(crate) size: &'a str,
+    /// Framing as given on the command line.
+    pub(crate) framing: &'a str,
     /// Output file or folder; `None` = the current folder.
     pub(crate) out: Option<&'a Path>,
     /// Cache folder for finished sets and parts; `None` = the user's cache.
@@ -48,6 +50,7 @@ struct Avatar {
     background: Option<Background>,
     /// Width and height of the pose set, if they are not those of the command line.
     size: Option<(usize, usize)>,
+    framing: Framing,
 }
 
 enum Person {
@@ -56,8 +59,9 @@ enum Person {
 }
 
 impl Avatar {
-    fn character(avatar: AvatarSpec) -> Self {
-        Self { person: Person::Character(Box::new(avatar)), background: None, size: None }
+    fn character(avatar: AvatarSpec, framing: Framing) -> Self {
+        let person = Person::Character(Box::new(avatar));
+        Self { person, background: None, size: None, framing }
     }
 
     fn source(&self) -> AvatarSource<'_> {
@@ -65,7 +69,7 @@ impl Avatar {
             Person::Character(avatar) => Subject::Character(avatar),
             Person::Photo(avatar) => Subject::Photo(avatar),
         };
-        AvatarSource { subject, background: self.background.as_ref() }
+        AvatarSource { subject, background: self.background.as_ref(), framing: self.framing }
     }
 
     /// `avatar_key_id` and display name.
@@ -84,7 +88,7 @@ pub(crate) fn run(
     options: &BakeOptions<'_>,
     background: bool,
 ) -> Result<ExitCode, CommandError> {
-    let &BakeOptions { size, out, .. } = options;
+    let &BakeOptions { size, out, framing, .. } = options;
     if background {
         child_process::run_when_idle()?;
     }
@@ -94,12 +98,14 @@ pub(crate) fn run(
     }
     let pixels =
         parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
+    let framing = Framing::from_name(framing).ok_or_else(|| {
+        CommandError::Usage(format!("--framing {framing}: neither close nor bust"))
+    })?;
+    let character = |avatar| Avatar::character(avatar, framing);
     let avatars: Vec<Avatar> = match (requested, avatar) {
         (Some(avatar), _) => vec![avatar],
-        (None, Some(who)) => vec![Avatar::character(find_avatar(who)?)],
-        (None, None) => {
-            avatar_spec::ids().filter_map(avatar_spec::find).map(Avatar::character).collect()
-        }
+        (None, Some(who)) => vec![character(find_avatar(who)?)],
+        (None, None) => avatar_spec::ids().filter_map(avatar_spec::find).map(character).collect(),
     };
     if avatars.len() > 1 && options.partial_out.is_some() {
         return Err(CommandError::Usage("--first: requires a single avatar".into()));
@@ -140,10 +146,11 @@ fn find_avatar(name_or_file: &str) -> Result<AvatarSpec, CommandError> {
     avatar_spec::parse(&id, &text).map_err(bad)
 }
 
-/// Width and height of `512`, `720p` or `1280x720`.
+/// Width and height of `512`, `720p`, `portrait` or `1280x720`.
 fn parse_size(size: &str) -> Result<(usize, usize), String> {
     let (width, height) = match size.split_once('x') {
         Some(both) => both,
+        None if size == "portrait" => ("720", "1280"),
         None => match size.strip_suffix('p') {
             Some("720") => ("1280", "720"),
             Some("360") => ("640", "360"),
@@ -152,8 +159,9 @@ fn parse_size(size: &str) -> Result<(usize, usize), String> {
         },
     };
     let side = |text: &str| {
-        let side: usize =
-            text.parse().map_err(|_| "not a size such as 512, 720p or 1280x720".to_owned())?;
+        let side: usize = text
+            .parse()
+            .map_err(|_| "not a size such as 512, 720p, portrait or 1280x720".to_owned())?;
         if !SIDE_RANGE.contains(&side) || !side.is_multiple_of(2) {
             return Err(format!(
                 "width and height must be even and between {} and {} pixels",
@@ -200,18 +208,19 @@ fn read_request() -> Result<Avatar, CommandError> {
     let unreadable = |why: String| CommandError::Usage(format!("standard input: {why}"));
     let BakeRequest { subject, background } =
         serde_json::from_str(&line).map_err(|error| unreadable(error.to_string()))?;
-    let (person, [width, height]) = match subject {
+    let (person, [width, height], framing) = match subject {
         BakeSubject::Character(request) => {
-            let size = request.size;
-            (Person::Character(Box::new(request.into_avatar().map_err(unreadable)?)), size)
+            let (size, framing) = (request.size, request.framing);
+            let avatar = request.into_avatar().map_err(unreadable)?;
+            (Person::Character(Box::new(avatar)), size, framing)
         }
         BakeSubject::Photo(request) => {
-            let size = request.source.size();
+            let (size, framing) = (request.pixels(), request.framing);
             let photo = request.into_avatar().map_err(|error| unreadable(error.to_string()))?;
-            (Person::Photo(Box::new(photo)), [size.0, size.1])
+            (Person::Photo(Box::new(photo)), size, framing)
         }
     };
-    Ok(Avatar { person, background, size: Some((width, height)) })
+    Ok(Avatar { person, background, size: Some((width, height)), framing })
 }
 
 fn bake_one(
@@ -221,7 +230,10 @@ fn bake_one(
     options: &BakeOptions<'_>,
 ) -> Result<(), CommandError> {
     let start = Instant::now();
-    let plan = PosePlan::for_size(size);
+    let plan = match avatar.person {
+        Person::Character(_) => PosePlan::for_size(size),
+        Person::Photo(_) => PosePlan::for_photo(size),
+    };
     let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
     let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
     let report = |sentence: String| {
@@ -243,10 +255,9 @@ fn bake_one(
     let parts = PatchCache::new(cache.as_deref())?;
     let mut bar = ProgressBar::new(avatar.names().1, options.json);
     let mut shares =
-        if options.partial_out.is_some() { PosePlan::progressive_subsets() } else { Vec::new() };
+        if options.partial_out.is_some() { plan.progressive_subsets() } else { Vec::new() };
     if matches!(avatar.person, Person::Photo(_)) {
-        // The poses of a photo are drawn in two seconds, so the second subset would only delay the
-        // set.
+        // A photo takes a few seconds, so the second subset would only delay the set.
         shares.truncate(1);
     }
     let mut written = Ok(());
@@ -386,6 +397,7 @@ mod tests {
         assert_eq!(parse_size("360"), Ok((360, 360)));
         assert_eq!(parse_size("720p"), Ok((1280, 720)));
         assert_eq!(parse_size("1280x720"), Ok((1280, 720)));
+        assert_eq!(parse_size("portrait"), Ok((720, 1280)));
         for bad in ["", "x", "0", "127", "513", "512x", "x512", "512x99999", "1080p", "-4", "5e2"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }

@@ -57,9 +57,12 @@ pub(crate) enum Command {
         /// photo that is read from standard input
         #[arg(value_name = "NAME|FILE.toml|-")]
         person: Option<String>,
-        /// Video size: 512 (square), 360p, 720p, or WIDTHxHEIGHT
+        /// Video size: 512 (square), 360p, 720p, portrait (720x1280), or WIDTHxHEIGHT
         #[arg(long, default_value = "512")]
         size: String,
+        /// What the video shows: close (head and collar) or bust (head and shoulders)
+        #[arg(long, default_value = "close")]
+        framing: String,
         /// Output file or folder [default: the current folder]
         #[arg(long, value_name = "F")]
         out: Option<PathBuf>,

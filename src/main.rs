@@ -62,10 +62,16 @@ fn main() -> ExitCode {
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),
-        Command::Bake { person, size, out, keep, first, json, background } => {
+        Command::Bake { person, size, framing, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
-            let bake_options =
-                bake::BakeOptions { size: &size, out, cache_dir: keep, partial_out: first, json };
+            let bake_options = bake::BakeOptions {
+                size: &size,
+                framing: &framing,
+                out,
+                cache_dir: keep,
+                partial_out: first,
+                json,
+            };
             bake::run(person.as_deref(), &bake_options, background)
         }
         Command::Photo { models } => photo::run(&models),

@@ -177,6 +177,8 @@ fn agent_body() -> Value {
         "turn_handling": "proactive",
         "interruptability": "high",
         "frame_rate": 20,
+        "framing": "bust",
+        "size": "720x1280",
         "background": {"type": "gradient", "from": "#112233", "to": "#FFFFFF", "angle": 90},
     });
     json!({

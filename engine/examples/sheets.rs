@@ -8,7 +8,7 @@ use std::error::Error;
 use std::path::Path;
 
 use bytes::Bytes;
-use engine::show::idle_motion::PoseState;
+use engine::show::PoseState;
 use engine::show::pose_cache::PoseCache;
 use engine::show::visemes::Viseme;
 use models::face::picture::I420;
@@ -51,14 +51,18 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Neutral, breathed in, half a smile, a whole one; leaning, nodding, thinking, smiling while
 /// leaning; a blink, a glance, and brows raised.
-fn mood_poses() -> [PoseState; 12] {
+fn mood_poses(set: &PoseSet) -> [PoseState; 12] {
     let calm = PoseState::default();
     let look = |lids, [gaze_x, gaze_y]: [f32; 2], brows| {
         let eyes = Eyes { lids, gaze_x, gaze_y, squint: 0.0 };
         PoseState { look: Look { eyes, brows }, ..calm }
     };
     let (user, level) = ([0.0; 2], Brows::default());
-    let stance = |head, smile| PoseState { stance: Stance { head, smile }, ..calm };
+    let stance = |head, smile| {
+        let wanted = Stance { head, smile, ..Stance::default() };
+        let found = set.manifest().stances.iter().position(|stance| *stance == wanted);
+        PoseState { stance: found.unwrap_or_default() as u8, ..calm }
+    };
     let nod = Head { pitch: LISTENING_HEAD.pitch + NOD_DEPTH, ..LISTENING_HEAD };
     [
         calm,
@@ -114,15 +118,15 @@ impl SheetAvatar {
         })
     }
 
-    /// The pose, decoded after the key frame and the altref frame.
+    /// The pose, decoded after the key frame and its anchor.
     fn render(&self, pose_state: &PoseState, mouth: Mouth) -> Result<I420, Box<dyn Error>> {
         let mut decoder = Decoder::new(self.size.0, self.size.1)?;
         decoder.decode(self.cache.key_frame())?;
-        if !self.cache.altref_frame().is_empty() {
-            decoder.decode(self.cache.altref_frame())?;
+        let shown = self.cache.nearest_frame(pose_state, mouth, false);
+        if let Some(anchor) = shown.anchor {
+            decoder.decode(self.cache.anchor_frame(anchor))?;
         }
-        Ok(decoder
-            .decode(self.cache.frame(self.cache.nearest_frame(pose_state, mouth, false), 0))?)
+        Ok(decoder.decode(self.cache.frame(shown.frame, 0))?)
     }
 
     /// A tile: the part of the pose from `left` and `top`, with sides of `share`. All three are
@@ -168,7 +172,7 @@ impl SheetAvatar {
     }
 
     fn mood_sheet(&self) -> Result<Sheet, Box<dyn Error>> {
-        let tiles = mood_poses()
+        let tiles = mood_poses(self.cache.pose_set())
             .into_iter()
             .map(|mood| self.render_tile(&mood, Mouth::default(), [0.0, 0.0, 1.0]));
         Ok(Sheet::new(&tiles.collect::<Result<Vec<_>, _>>()?, 4))

@@ -185,7 +185,8 @@ impl Call {
         let voice = voice_of(&*tts);
         let fallback_voice = tts_fallback.as_deref().map(voice_of).unwrap_or_default();
         let frame_rate = config.avatar.frame_rate;
-        let avatar = stock_poses.map(|poses| AvatarVideo::new(poses, frame_rate, key.0));
+        let greets = config.spec.greeting.is_some();
+        let avatar = stock_poses.map(|poses| AvatarVideo::new(poses, frame_rate, key.0, greets));
         let config = match recording_error {
             Some(_) => recording::without_recording(config),
             None => config,

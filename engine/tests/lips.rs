@@ -170,8 +170,9 @@ fn mouths_by_frame(set: &PoseSet) -> HashMap<*const u8, Mouth> {
         .frames
         .iter()
         .map(|(key, _)| (shown(*key), manifest.mouths[usize::from(key.mouth)]));
-    // The altref frame shows a head that leans in a pause: lips at rest.
-    poses.chain([(set.altref_frame().as_ptr(), Mouth::default())]).collect()
+    // An anchor shows a head that arrives while the lips are nearly shut: lips at rest.
+    let anchors = set.anchor_frames().iter().map(|anchor| (anchor.as_ptr(), Mouth::default()));
+    poses.chain(anchors).collect()
 }
 
 #[test]
@@ -469,7 +470,7 @@ fn in_a_call_the_face_follows_a_vendor_that_gives_nothing_but_sound_or_words_wit
                     began = Some(at);
                 }
                 LoopbackOutput::Video { at, frame } if !frame.is_key_frame => {
-                    // The altref frame counts as lips at rest: its head leans.
+                    // An anchor counts as lips at rest: its head has just moved.
                     pictures.extend(mouths.get(&frame.payload.as_ptr()).map(|mouth| (at, *mouth)));
                 }
                 _ => {}

@@ -41,7 +41,9 @@ fn the_crown_moves_with_the_head_and_not_with_lids_or_lips() {
     decoder.decode(set.key_frame()).unwrap();
     let mut displacement = |id: PoseId| {
         let index = set.frame_index(id);
-        decoder.decode(set.altref_frame()).unwrap();
+        if let Some(anchor) = set.anchor_of(index, id) {
+            decoder.decode(set.anchor_frame(anchor)).unwrap();
+        }
         crown.displacement(&decoder.decode(set.frame(index, 0)).unwrap())
     };
     let (manifest, still) = (set.manifest(), PoseId::default());

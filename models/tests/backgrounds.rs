@@ -8,7 +8,7 @@ use models::face::bake::{self, Error, PosePlan};
 use models::face::bake_request::{BakeRequest, BakeSubject, CharacterRequest};
 use models::face::photo_avatar::PhotoAvatar;
 use models::face::picture::I420;
-use models::face::{CharacterRenderer, PoseId, PoseSet};
+use models::face::{CharacterRenderer, Framing, PoseId, PoseSet};
 
 use super::{SIDE, avatar, character, decode_pose, no_cache, small_plan};
 
@@ -29,7 +29,7 @@ fn set_of(source: AvatarSource<'_>, plan: &PosePlan) -> PoseSet {
 
 /// Share of the drawn person of [`avatar`] in each pixel.
 fn mask() -> Vec<f32> {
-    let renderer = CharacterRenderer::new(&character()).unwrap();
+    let renderer = CharacterRenderer::new(&character()).unwrap().with_framing(Framing::Bust);
     renderer.head_view(&Pose::default(), SIZE).coverage(&Pose::default())
 }
 
@@ -46,7 +46,11 @@ fn every_pose_of_a_photo_stands_in_front_of_the_colour_and_the_face_is_unchanged
     let background = blue();
     let own = set_of((&photo).into(), &plan);
     let blue = set_of(
-        AvatarSource { subject: Subject::Photo(&photo), background: Some(&background) },
+        AvatarSource {
+            subject: Subject::Photo(&photo),
+            background: Some(&background),
+            framing: Framing::Bust,
+        },
         &plan,
     );
     let (outside, inside) = (|i: usize| mask[i] == 0.0, |i: usize| mask[i] == 1.0);
@@ -72,7 +76,11 @@ fn every_pose_of_a_photo_stands_in_front_of_the_colour_and_the_face_is_unchanged
 fn a_drawn_avatar_is_separated_from_its_studio_without_a_mask() {
     let (mei, plan) = (avatar_spec::find("mei").unwrap(), small_plan());
     let background = blue();
-    let source = AvatarSource { subject: Subject::Character(&mei), background: Some(&background) };
+    let source = AvatarSource {
+        subject: Subject::Character(&mei),
+        background: Some(&background),
+        framing: Framing::Close,
+    };
     let set = set_of(source, &plan);
     for id in [PoseId::default(), PoseId { mouth: 3, ..PoseId::default() }] {
         let picture = decode_pose(&set, id);
@@ -93,7 +101,8 @@ fn a_photo_without_a_mask_or_a_damaged_picture_gives_one_sentence() {
     let (mut photo, plan) = (avatar(SIZE), small_plan());
     let bake = |photo: &PhotoAvatar, background: &Background| {
         let subject = Subject::Photo(photo);
-        let source = AvatarSource { subject, background: Some(background) };
+        let source =
+            AvatarSource { subject, background: Some(background), framing: Framing::Close };
         bake::bake(source, SIZE, &plan, &no_cache(), |_| ()).err().unwrap()
     };
     assert!(matches!(bake(&photo, &blue()), Error::NoMask));
@@ -113,6 +122,7 @@ fn a_request_for_a_character_crosses_to_the_baking_process() {
             id: mei.id.clone(),
             file: avatar_spec::to_toml(&mei),
             size: [SIDE, SIDE],
+            framing: Framing::Bust,
         }),
         background: Some(Background::Blur { strength: 0.5 }),
     };

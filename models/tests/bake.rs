@@ -16,6 +16,7 @@ use bytes::Bytes;
 use character::{CharacterRenderer, Rect};
 use models::face::bake::{self, BakeEvent, BakeOutput, PatchCache, PlanSubset, PosePlan};
 use models::face::picture::I420;
+use models::face::pose_plan::PoseGroup;
 use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
 use models::face::{Look, Mouth, PoseId, PoseSet, avatar_spec};
 
@@ -25,25 +26,43 @@ const VISIBLE_LEVELS: u8 = 10;
 
 /// A plan with a few poses of each kind.
 fn small_plan() -> PosePlan {
-    let mut plan = PosePlan::new();
-    plan.stances.truncate(2);
-    plan.stance_looks = vec![vec![0, 1]];
-    plan.breathing_poses = vec![(0, 0), (1, 1)];
-    plan.altref_stances = vec![1];
-    plan.looks.truncate(3);
-    plan.speaking_stances = vec![(0, vec![0, 1])];
-    plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
-    plan
+    let all = PosePlan::new();
+    let group = |stance, look, mouths: &[u8], breaths: &[u8]| PoseGroup {
+        stance,
+        look,
+        mouths: mouths.to_vec(),
+        breaths: breaths.to_vec(),
+        offset: 0,
+        coarse: true,
+    };
+    PosePlan {
+        stances: all.stances[..2].to_vec(),
+        looks: all.looks[..3].to_vec(),
+        mouths: [0, 1, 5, 14].map(|m| all.mouths[m]).to_vec(),
+        groups: vec![
+            group(0, 0, &[0, 1, 2, 3], &[0]),
+            group(0, 1, &[0, 1, 2, 3], &[0]),
+            group(0, 2, &[0], &[0]),
+            group(1, 0, &[0], &[0]),
+            group(1, 1, &[0], &[0]),
+            group(0, 0, &[0], &[1, 2, 3, 4, 5]),
+            group(1, 1, &[0], &[1, 2, 3, 4, 5]),
+        ],
+        heads: all.heads[..1].to_vec(),
+        anchors: vec![vec![1]],
+        ..all
+    }
 }
 
 fn decode_pose(set: &PoseSet, key: PoseId) -> I420 {
     let mut decoder =
         Decoder::new(set.manifest().width as usize, set.manifest().height as usize).unwrap();
+    let index = set.frame_index(key);
     decoder.decode(set.key_frame()).unwrap();
-    if !set.altref_frame().is_empty() {
-        decoder.decode(set.altref_frame()).unwrap();
+    if let Some(anchor) = set.anchor_of(index, key) {
+        decoder.decode(set.anchor_frame(anchor)).unwrap();
     }
-    decoder.decode(set.frame(set.frame_index(key), 0)).unwrap()
+    decoder.decode(set.frame(index, 0)).unwrap()
 }
 
 /// The shipped avatar that is cheapest to draw, because a headscarf hides the hair.
@@ -141,11 +160,7 @@ fn max_flicker(
     let manifest = set.manifest();
     let (width, height) = (manifest.width as usize, manifest.height as usize);
     let mut decoder = Decoder::new(width, height).unwrap();
-    for reference in
-        [set.key_frame(), set.altref_frame()].into_iter().filter(|bytes| !bytes.is_empty())
-    {
-        decoder.decode(reference).unwrap();
-    }
+    decoder.decode(set.key_frame()).unwrap();
     let renderer = CharacterRenderer::new(&avatar.character).unwrap();
     let mut talking: Vec<(u8, u8)> = (manifest.frames.iter())
         .filter(|(key, _)| key.mouth > 0 && key.breath == 0)
@@ -163,6 +178,10 @@ fn max_flicker(
         let mouth = renderer.head_view(&base, (width, height)).mouth_rect();
         let (mut min_levels, mut max_levels) =
             (vec![u8::MAX; width * height * 3 / 2], vec![0; width * height * 3 / 2]);
+        let still = PoseId { stance, look, ..PoseId::default() };
+        if let Some(anchor) = set.anchor_of(set.frame_index(still), still) {
+            decoder.decode(set.anchor_frame(anchor)).unwrap();
+        }
         let keys = manifest.frames.iter().map(|(key, _)| *key);
         for key in keys.filter(|key| (key.stance, key.look, key.breath) == (stance, look, 0)) {
             let picture = decoder.decode(set.frame(set.frame_index(key), quality_level)).unwrap();
@@ -234,7 +253,7 @@ fn assert_sets_hold_still(sets: impl IntoIterator<Item = (String, PoseSet)>, max
         let manifest = set.manifest();
         let avatar = avatar_spec::find(&manifest.id).unwrap();
         let leans = |(key, _): &(PoseId, Vec<_>)| {
-            key.mouth > 0 && manifest.altref_stances.contains(&key.stance)
+            key.mouth > 0 && set.anchor_of(set.frame_index(*key), *key).is_some()
         };
         assert!(manifest.frames.iter().any(leans), "{path}: no speaking pose leans");
         for level in 0..set.quality_levels().min(max_levels) {
@@ -478,14 +497,12 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
     let avatar = avatar_spec::find("raj").unwrap();
     let plan = PosePlan {
         lip_quantizers: vec![30, 48],
-        stance_looks: vec![vec![0, 1], vec![0, 1, 2]],
+        stances: PosePlan::new().stances[..3].to_vec(),
+        anchors: vec![vec![2]],
         ..small_plan()
     };
-    let plan = PosePlan {
-        stances: PosePlan::new().stances[..3].to_vec(),
-        altref_stances: vec![2],
-        ..plan
-    };
+    let third = [0, 1, 2].map(|look| PoseGroup { stance: 2, look, ..plan.groups[3].clone() });
+    let plan = PosePlan { groups: [&plan.groups[..], &third].concat(), ..plan };
     let subsets = [
         PlanSubset { stances: vec![0, 2], looks: vec![0, 2], mouths: vec![0, 2] },
         PlanSubset { stances: vec![0, 2], looks: vec![0, 1, 2], mouths: vec![0, 1, 2] },
@@ -519,17 +536,18 @@ fn a_share_has_the_key_and_the_anchor_of_the_whole_and_the_whole_is_what_it_woul
     let coarse = bake::bake(&avatar, (SIDE, SIDE), &plan, &cache, |_| ()).unwrap().pose_set;
     assert_ne!(coarse.manifest().quantizers, whole.manifest().quantizers);
     assert!(
-        coarse.key_frame() == whole.key_frame() && coarse.altref_frame() == whole.altref_frame(),
+        coarse.key_frame() == whole.key_frame() && coarse.anchor_frames() == whole.anchor_frames(),
         "key frame and reference frame do not depend on the lips"
     );
     for (subset, set) in subsets.iter().zip(&sets) {
-        assert!(set.key_frame() == whole.key_frame() && set.altref_frame() == whole.altref_frame());
-        assert_eq!(set.manifest().altref_stances, [1]);
+        assert_eq!(set.key_frame(), whole.key_frame());
+        assert_eq!(set.anchor_frames(), whole.anchor_frames());
+        assert_eq!(set.manifest().anchors[0].stances, [1]);
         for (i, (key, _)) in set.manifest().frames.iter().enumerate() {
             let there = subset.to_full_plan(*key);
             let same = whole.frame_index(there);
             assert_eq!(whole.manifest().frames[usize::from(same)].0, there);
-            assert_eq!(set.uses_altref(i as u16), whole.uses_altref(same));
+            assert_eq!(set.anchor_of(i as u16, *key), whole.anchor_of(same, there));
             // The full set may be coarser, but only where lips move.
             let psnr = decode_pose(set, *key).psnr(&decode_pose(&whole, there));
             assert!(psnr > if key.mouth == 0 { 45.0 } else { 32.0 }, "{key:?}: {psnr:.1} dB");
@@ -570,6 +588,9 @@ fn shipped_sets_are_those_of_today_s_plan() {
             (&manifest.stances, &manifest.looks, &manifest.mouths, &manifest.breaths),
             (&plan.stances, &plan.looks, &plan.mouths, &plan.breaths)
         );
+        assert_eq!(manifest.heads, plan.heads);
+        let anchors = manifest.anchors.iter().map(|anchor| &anchor.stances);
+        assert!(anchors.eq(&plan.anchors), "{path}");
     }
 }
 
@@ -589,9 +610,17 @@ fn long_faces_shipped_sets_show_what_would_be_drawn_today() {
 
 /// Redraws this many poses of each set.
 fn assert_matches_drawing(sets: impl IntoIterator<Item = (String, PoseSet)>, poses: u32) {
-    let (plan, mut checked_sets) = (PosePlan::new(), 0);
+    let mut checked_sets = 0;
     for (path, set) in sets {
         let (manifest, file) = (set.manifest(), set.to_bytes());
+        let plan = PosePlan {
+            stances: manifest.stances.clone(),
+            looks: manifest.looks.clone(),
+            mouths: manifest.mouths.clone(),
+            breaths: manifest.breaths.clone(),
+            heads: manifest.heads.clone(),
+            ..PosePlan::new()
+        };
         let avatar = avatar_spec::find(&manifest.id).unwrap();
         // The poses differ from set to set, and after each new bake.
         let mut random = file[file.len() - 4..].iter().fold(0, |n, b| n * 256 + usize::from(*b));

@@ -1,6 +1,9 @@
 //! The avatar for measurements of audio and video: its brightness grows with the opening of the
 //! mouth, and nothing else changes. It is stored in `tests/e2e/flash`, for the end-to-end tests. To
-//! create it again: `FLASH_OUT=tests/e2e/flash cargo test -p visavis-models --test flash`.
+//! create it in another folder: `FLASH_OUT=FOLDER cargo test -p visavis-models-tests --test flash`.
+//!
+//! The stored file is also the sample of the sets of version 2, which are still read. It cannot be
+//! replaced: only the current version is written.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
@@ -9,9 +12,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use models::face::picture::I420;
 use models::face::pose_plan::LISTENING_HEAD;
-use models::face::pose_set::Manifest;
+use models::face::pose_set::{Manifest, plan_version_of};
 use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
-use models::face::{Look, Mouth, PoseId, PoseSet, Stance, webp};
+use models::face::{HeadName, Look, Mood, Mouth, PLAN_VERSION, PoseId, PoseSet, Stance, webp};
 
 const SIDE: usize = 64;
 const QUANTIZERS: [u32; 2] = [8, 30];
@@ -39,7 +42,7 @@ fn flash() -> PoseSet {
         encoder.encode_pose(&plain(luma(jaw)), Quantizers::uniform(QUANTIZERS[1]), &blocks).unwrap()
     };
     // It speaks leaning and upright, so that no head has to move before the first flash.
-    let stances = vec![Stance::default(), Stance { head: LISTENING_HEAD, smile: 0.0 }];
+    let stances = vec![Stance::default(), Stance { head: LISTENING_HEAD, ..Stance::default() }];
     let frames: Vec<(PoseId, Bytes)> = (0..stances.len() as u8)
         .flat_map(|stance| jaws().enumerate().map(move |(mouth, jaw)| (stance, mouth as u8, jaw)))
         .map(|(stance, mouth, jaw)| {
@@ -53,6 +56,7 @@ fn flash() -> PoseSet {
         voice: "slt".into(),
         width: SIDE as u32,
         height: SIDE as u32,
+        plan_version: 2,
         quantizers: QUANTIZERS.to_vec(),
         stances,
         looks: vec![Look::default()],
@@ -64,8 +68,8 @@ fn flash() -> PoseSet {
     PoseSet::new(
         manifest,
         key.into(),
-        Bytes::new(),
-        frames.into_iter().map(|(_, frame)| frame).collect(),
+        Vec::new(),
+        frames.into_iter().map(|(_, frame)| vec![frame]).collect(),
     )
     .unwrap()
 }
@@ -96,8 +100,42 @@ fn the_avatar_that_flashes_is_the_one_that_lies_there() {
             std::fs::write(PathBuf::from(&out).join(name), bytes).unwrap()
         });
     }
+    let [_, (picture, bytes)] = files;
+    assert!(stored(picture) == bytes, "{picture} is different");
+    let stored = PoseSet::parse(&stored("flash.64.poses").into()).unwrap();
+    assert_eq!(stored.manifest(), set.manifest());
+    assert_eq!(stored.key_frame(), set.key_frame());
+    for index in 0..set.manifest().frames.len() as u16 {
+        assert_eq!(stored.frame(index, 0), set.frame(index, 0), "frame {index} is different");
+    }
+}
+
+/// A file of the stored avatar.
+fn stored(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e/flash");
-    for (name, bytes) in files {
-        assert!(std::fs::read(folder.join(name)).unwrap() == bytes, "{name} is different");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+#[test]
+fn a_set_of_version_2_is_read_and_written_in_the_current_version() {
+    let file = stored("flash.64.poses");
+    assert_eq!(file[6..8], [2, 0], "a sample of version 2 is needed");
+    let old = PoseSet::parse(&file.into()).unwrap();
+    assert!(old.anchor_frames().is_empty());
+    let heads: Vec<_> =
+        old.heads().iter().map(|head| (head.name, head.mood, head.stance)).collect();
+    assert_eq!(heads, [(HeadName::Rest, Mood::Calm, 0), (HeadName::Lean, Mood::Calm, 1)]);
+    let file = old.to_bytes();
+    assert_eq!(file[6..8], [3, 0]);
+    let new = PoseSet::parse(&file.clone().into()).unwrap();
+    assert_eq!((new.manifest(), new.heads()), (old.manifest(), old.heads()));
+    // It is still known that the set is outdated.
+    assert_eq!((old.plan_version(), plan_version_of(&file)), (2, Some(2)));
+    assert!(old.plan_version() < PLAN_VERSION);
+    let ids = old.manifest().frames.iter().map(|(id, _)| *id);
+    assert!(ids.clone().count() > 30);
+    for id in ids {
+        let [before, after] = [&old, &new].map(|set| set.frame(set.frame_index(id), 0));
+        assert_eq!(before, after, "{id:?}");
     }
 }

@@ -8,11 +8,12 @@ mod backgrounds;
 #[path = "photo_upload.rs"]
 mod upload;
 
-use character::{Character, CharacterRenderer, Hair, HairStyle, Pose, Rect};
+use character::{Character, CharacterRenderer, Framing, Hair, HairStyle, Pose, Rect};
 use models::face::avatar_spec::Gender;
 use models::face::bake::{self, BakeEvent, Error, PatchCache, PlanSubset, PosePlan};
 use models::face::photo_avatar::PhotoAvatar;
 use models::face::picture::I420;
+use models::face::pose_plan::PoseGroup;
 use models::face::vp8::Decoder;
 use models::face::{Landmarks, Photo, PoseId, PoseSet};
 use photo::PhotoRenderer;
@@ -51,7 +52,7 @@ fn character() -> Character {
 
 /// An avatar from a photo of this size.
 fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
-    let renderer = CharacterRenderer::new(&character()).unwrap();
+    let renderer = CharacterRenderer::new(&character()).unwrap().with_framing(Framing::Bust);
     let view = renderer.head_view(&Pose::default(), (width, height));
     let rgb = view.draw(&Pose::default(), Rect::whole(width, height)).to_picture().rgb();
     let scale = height as f32 / 512.0;
@@ -63,6 +64,7 @@ fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
         gender: Gender::Female,
         voice: "heart".into(),
         photo: Photo { width, height, rgb },
+        framing: Framing::Bust,
         landmarks: landmarks.map(|[x, y]| [left + x * scale, y * scale]),
         mask: None,
     }
@@ -70,23 +72,43 @@ fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
 
 /// A plan with a few poses of each kind.
 fn small_plan() -> PosePlan {
-    let mut plan = PosePlan::new();
-    plan.stances.truncate(2);
-    plan.stance_looks = vec![vec![0, 1]];
-    plan.breathing_poses = vec![(0, 0), (1, 1)];
-    plan.altref_stances = vec![1];
-    plan.looks.truncate(3);
-    plan.speaking_stances = vec![(0, vec![0, 1])];
-    plan.mouths = [0, 1, 5, 14].map(|m| plan.mouths[m]).to_vec();
-    plan
+    let all = PosePlan::new();
+    let group = |stance, look, mouths: &[u8], breaths: &[u8]| PoseGroup {
+        stance,
+        look,
+        mouths: mouths.to_vec(),
+        breaths: breaths.to_vec(),
+        offset: 0,
+        coarse: true,
+    };
+    PosePlan {
+        stances: all.stances[..2].to_vec(),
+        looks: all.looks[..3].to_vec(),
+        mouths: [0, 1, 5, 14].map(|m| all.mouths[m]).to_vec(),
+        groups: vec![
+            group(0, 0, &[0, 1, 2, 3], &[0]),
+            group(0, 1, &[0, 1, 2, 3], &[0]),
+            group(0, 2, &[0], &[0]),
+            group(1, 0, &[0], &[0]),
+            group(1, 1, &[0], &[0]),
+            group(0, 0, &[0], &[1, 2, 3, 4, 5]),
+            group(1, 1, &[0], &[1, 2, 3, 4, 5]),
+        ],
+        heads: all.heads[..1].to_vec(),
+        anchors: vec![vec![1]],
+        ..all
+    }
 }
 
 fn decode_pose(set: &PoseSet, key: PoseId) -> I420 {
     let (width, height) = (set.manifest().width as usize, set.manifest().height as usize);
     let mut decoder = Decoder::new(width, height).unwrap();
+    let index = set.frame_index(key);
     decoder.decode(set.key_frame()).unwrap();
-    decoder.decode(set.altref_frame()).unwrap();
-    decoder.decode(set.frame(set.frame_index(key), 0)).unwrap()
+    if let Some(anchor) = set.anchor_of(index, key) {
+        decoder.decode(set.anchor_frame(anchor)).unwrap();
+    }
+    decoder.decode(set.frame(index, 0)).unwrap()
 }
 
 fn no_cache() -> PatchCache {
@@ -177,7 +199,7 @@ fn an_unsuitable_photo_is_refused_with_a_sentence() {
 #[ignore = "long: faces"]
 fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
     for size in [(512, 512), (1280, 720)] {
-        let (avatar, plan) = (avatar(size), PosePlan::for_size(size));
+        let (avatar, plan) = (avatar(size), PosePlan::for_photo(size));
         let start = cpu_seconds();
         let drawn = std::sync::Mutex::new(None);
         let baked = bake::bake_progressively(&avatar, size, &plan, &[], &no_cache(), |event| {
@@ -204,7 +226,7 @@ fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
             assert!(drawing <= MAX_DRAWING && all - drawing <= MAX_ENCODING);
             // As a job does it: with a first subset, which calls show until the set is ready.
             let start = cpu_seconds();
-            let first = &PosePlan::progressive_subsets()[..1];
+            let first = &plan.progressive_subsets()[..1];
             bake::bake_progressively(&avatar, size, &plan, first, &no_cache(), |_| ()).unwrap();
             let whole = cpu_seconds() - start;
             println!("{size:?}: a job {whole:.2} core-s");

@@ -5,11 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use landmarks::Picture;
 use models::face::bake_request::PhotoRequest;
 use models::face::photo_upload::{self, PreviewPose, Request, Response, Task};
+use models::face::{Framing, Landmarks};
 use serde_json::{Value, json};
 
 use super::{LANDMARKS, avatar};
 
 const SIDE: usize = 256;
+/// Another size than that of the source.
+const UPRIGHT: [usize; 2] = [144, 256];
 const WITHOUT_NETWORKS: &str = "face.tflite is missing: run `make setup`";
 
 /// A request with the photo of [`avatar`] and its landmarks as fractions.
@@ -57,12 +60,42 @@ fn a_photo_with_landmarks_needs_no_networks_and_its_source_draws_the_same_face()
         "id": "p1", "name": "Pat", "gender": "female", "voice": "heart",
         "source": accepted.source.unwrap(),
     });
+    let mut upright = text.clone();
+    upright["size"] = json!(UPRIGHT);
+
+    let mut bust_text = text.clone();
+    bust_text["framing"] = json!("bust");
     let drawn: PhotoRequest = serde_json::from_value(text).unwrap();
     assert_eq!(drawn.source.size(), (SIDE, SIDE));
     assert!(!drawn.source.has_mask());
     let drawn = drawn.into_avatar().unwrap();
     assert_eq!((drawn.photo.width, drawn.photo.height), (SIDE, SIDE));
     photo::PhotoRenderer::new(&drawn.photo, &drawn.landmarks).unwrap();
+    // In another size, the face keeps its proportions.
+    let upright: PhotoRequest = serde_json::from_value(upright).unwrap();
+    assert_eq!(upright.pixels(), UPRIGHT);
+    let upright = upright.into_avatar().unwrap();
+    assert_eq!([upright.photo.width, upright.photo.height], UPRIGHT);
+    photo::PhotoRenderer::new(&upright.photo, &upright.landmarks).unwrap();
+    let [square, tall] = [&drawn.landmarks, &upright.landmarks].map(|landmarks| {
+        let Landmarks::Mesh(points) = landmarks else { panic!("it has the points of a mesh") };
+        let distance =
+            |a: usize, b: usize| (points[a][0] - points[b][0]).hypot(points[a][1] - points[b][1]);
+        // Forehead and chin, and the outer corners of the eyes.
+        distance(10, 152) / distance(33, 263)
+    });
+    assert!((square / tall - 1.0).abs() < 0.01, "{square} and {tall}");
+
+    // The source has head and shoulders. A close framing, the default, shows less of them.
+    let close = drawn;
+    let bust: PhotoRequest = serde_json::from_value(bust_text).unwrap();
+    let bust = bust.into_avatar().unwrap();
+    assert_eq!((close.framing, bust.framing), (Framing::Close, Framing::Bust));
+    let [close, bust] = [close, bust].map(|avatar| {
+        let Landmarks::Mesh(points) = avatar.landmarks else { panic!("not a mesh") };
+        (points[152][1] - points[10][1]) / SIDE as f32
+    });
+    assert!(close > bust + 0.05, "{close} and {bust}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ class BackgroundForm:
 
     def __init__(self, console_page, agent):
         self.console_page, self.page = console_page.open(f"agents/{agent}"), console_page.page
-        self.page.click("#background > summary")
+        self.page.click("#picture > summary")
 
     def choose(self, kind: str):
         self.page.check(f"{INPUT}-type-{kind}")
@@ -89,6 +89,10 @@ class BackgroundForm:
 
 def stored_background(server, agent):
     return server.request("GET", f"/v1/ext/agent/{agent}").json()["avatars"][0].get("background")
+
+
+def read_warnings(server, agent):
+    return server.request("GET", f"/v1/ext/agent/{agent}").json()["warnings"]
 
 
 def bakes(server):
@@ -140,7 +144,7 @@ def test_a_gradient_is_chosen_saved_and_drawn(server, open_agent):
     # The warning disappears by itself, and nothing is fetched afterwards.
     [drawing] = wait_for(lambda: bakes(server) - before, "the drawing begins")
     finish_drawing(server, drawing, "clara")
-    page.wait_for_selector(".toast:has-text('The new background is ready.')")
+    page.wait_for_selector(".toast:has-text('The new picture is ready.')")
     assert page.locator(".agent-warnings .note").count() == 0
     assert server.request("GET", f"/v1/ext/agent/{agent}").json().get("warnings", []) == []
 
@@ -154,7 +158,7 @@ def test_a_picture_is_scaled_down_and_stays_until_another_one_is_chosen(server, 
     assert page.evaluate("document.activeElement.id") == f"{INPUT[1:]}-image"
 
     # Files that are refused before they are sent.
-    problem = "#background .field .fault[role=alert]"
+    problem = "#picture .field .fault[role=alert]"
     for content, name, media_type, sentence in (
         (b"\x89PNG\r\n\x1a\n" + bytes(MAX_FILE_SIZE), "big.png", "image/png", "larger than 9 MB"),
         (b"GIF89a", "wall.gif", "image/gif", "PNG, JPEG or WebP"),
@@ -236,6 +240,20 @@ def test_an_error_of_the_server_appears_at_the_field(server, open_agent):
     assert stored_background(server, agent) == GRADIENT
 
 
+def test_framing_and_size_are_selected_and_stored(server, open_agent):
+    form, agent = open_agent()
+    page, framing, size = form.page, "#f-avatars-0-framing", "#f-avatars-0-size"
+    assert (page.input_value(framing), page.input_value(size)) == ("close", "")
+    for chosen in (("bust", "720x1280"), ("close", "")):
+        page.select_option(framing, chosen[0])
+        page.select_option(size, chosen[1])
+        form.save()
+        avatar = server.request("GET", f"/v1/ext/agent/{agent}").json()["avatars"][0]
+        assert (avatar["framing"], avatar["size"] or "") == chosen
+        is_drawn = any("is being drawn" in text for text in read_warnings(server, agent))
+        assert is_drawn == (chosen[0] == "bust")
+
+
 def test_the_section_of_the_background_is_accessible(open_agent):
     form, _ = open_agent(width=390, height=844)
     page, wrong = form.page, {}
@@ -255,6 +273,6 @@ def test_the_section_of_the_background_is_accessible(open_agent):
             if found := page.evaluate(FIND_OVERFLOW):
                 wrong[f"{kind} at {width}"] = found
             if width in (320, 1440):
-                page.locator("#background").scroll_into_view_if_needed()
+                page.locator("#picture").scroll_into_view_if_needed()
                 form.console_page.save_screenshot(f"background-{kind}-{width}")
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())

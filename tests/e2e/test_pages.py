@@ -217,9 +217,27 @@ FIND_MISPLACED = """() => {
 }"""
 
 
+#: Shows a still video of this size in place of the agent's.
+SHOW_VIDEO = """async ([width, height]) => {
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  canvas.getContext("2d").fillRect(0, 0, width, height);
+  const face = document.getElementById("face");
+  face.srcObject = canvas.captureStream(5);
+  await new Promise((done) => {
+    const look = () => (face.videoWidth === width ? done() : requestAnimationFrame(look));
+    look();
+  });
+}"""
+#: Left, top, width and height of the picture.
+PICTURE_BOX = """() => {
+  const { left, top, width, height } = document.getElementById("frame").getBoundingClientRect();
+  return [left, top, width, height];
+}"""
+
+
 def test_nothing_overflows_at_any_size(server, call):
-    """Welcome, call without captions, call with long ones, call with a notice: at the sizes of
-    phones (portrait and landscape), tablets, desktops."""
+    """Welcome, call without captions, call with long ones, call with a notice, call with a video of
+    another shape: at the sizes of phones (portrait and landscape), tablets, desktops."""
     agent = server.create_agent(
         avatar={"persona_name": "Bartholomew Featherstonehaugh-Cholmondeley of Marylebone"}
     )
@@ -257,6 +275,18 @@ def test_nothing_overflows_at_any_size(server, call):
         "b.hidden = false; b.textContent = 'Choose a device'"
     )
     check("notice")
+    page.page.click("#notice-close")
+    for video in ((1280, 720), (720, 1280)):
+        page.page.evaluate(SHOW_VIDEO, video)
+        check(f"video of {video[0]} x {video[1]}")
+        resize(page.page, 1280, 800)
+        _, _, width, height = page.page.evaluate(PICTURE_BOX)
+        assert abs(width / height - video[0] / video[1]) < 0.01, "nothing of it is cut off"
+    # An upright video fills the page of a phone above the buttons.
+    resize(page.page, 390, 844)
+    left, top, width, height = page.page.evaluate(PICTURE_BOX)
+    controls = page.page.locator(".controls").bounding_box()["y"]
+    assert (left, top, width) == (0, 0, 390) and controls - 16 <= height <= controls
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
 
 

@@ -1,6 +1,6 @@
 """The shipped pose sets in two independent decoders, FFmpeg's and libvpx. Whatever is lost and
-whatever follows, each frame shows exactly the picture that it shows right after the key frames, and
-both decoders show the same one."""
+whatever follows, each frame shows exactly the picture that it shows right after its reference
+frames, and both decoders show the same one."""
 
 import json
 import random
@@ -29,7 +29,7 @@ class PoseSet:
     def __init__(self, path):
         file = path.read_bytes()
         assert file[:6] == b"VPOSES"
-        (length,) = struct.unpack_from("<I", file, 8)
+        version, length = struct.unpack_from("<HI", file, 6)
         self.manifest = json.loads(file[12 : 12 + length])
         at = 12 + length
 
@@ -38,20 +38,36 @@ class PoseSet:
             at += length
             return file[at - length : at]
 
-        self.key_frame, self.reference_frame = (
-            take(self.manifest["key_length"]),
-            take(self.manifest["anchor_length"]),
-        )
-        # Every pose at every quality level, and the reference frames it needs.
+        self.key_frame = take(self.manifest["key_length"])
+        anchors = self.manifest["anchors"] if version > 2 else anchors_of_version_2(self.manifest)
+        self.anchors = [take(anchor["length"]) for anchor in anchors]
+        anchor_of = {stance: n for n, anchor in enumerate(anchors) for stance in anchor["stances"]}
+        #: Each frame at each of its quality levels, with the number of its anchor: None if it
+        #: depends on the key frame only.
         self.frames = [
-            take(length) for row in self.manifest["frames"] for length in row[STATE_FIELDS:]
-        ]
-        self.needs_reference = [
-            row[0] in self.manifest["anchored"]
+            (take(length), anchor_of.get(row[0]))
             for row in self.manifest["frames"]
-            for _ in row[STATE_FIELDS:]
+            for length in row[STATE_FIELDS:]
         ]
         assert len(file) - at == 32, "the checksum is left"
+        # Raised brows show the mouths of their head on another anchor.
+        for head in self.manifest.get("heads", []):
+            if head["raised"] is not None:
+                own, other = anchor_of[head["stance"]], anchor_of[head["raised"]]
+                self.frames += [
+                    (frame, other)
+                    for (frame, anchor), row in zip(self.frames, self.rows(), strict=False)
+                    if anchor == own and row[:2] == [head["stance"], 0]
+                ]
+
+    def rows(self):
+        """The row of each frame."""
+        return [row for row in self.manifest["frames"] for _ in row[STATE_FIELDS:]]
+
+
+def anchors_of_version_2(manifest):
+    stances = manifest["anchored"]
+    return [{"stances": stances, "length": manifest["anchor_length"]}] if stances else []
 
 
 class Decoder:
@@ -64,10 +80,13 @@ class Decoder:
         return picture.to_ndarray(format="yuv420p")
 
 
-def decode_alone(name, poses, frame):
+def decode_alone(name, poses, n):
+    """The picture of a frame directly after the reference frames that it needs."""
+    frame, anchor = poses.frames[n]
     decoder = Decoder(name)
     decoder(poses.key_frame)
-    decoder(poses.reference_frame)
+    if anchor is not None:
+        decoder(poses.anchors[anchor])
     return decoder(frame)
 
 
@@ -85,51 +104,45 @@ def test_random_transitions_with_loss_show_what_was_encoded_in_both_decoders(
     poses = PoseSet(path)
     rng = random.Random(path.stem)
     sample = rng.sample(range(len(poses.frames)), count)
-    pictures = {n: decode_alone("libvpx", poses, poses.frames[n]) for n in sample}
+    pictures = {n: decode_alone("libvpx", poses, n) for n in sample}
     assert len({picture.tobytes() for picture in pictures.values()}) > 3 * count / 4, (
         "they are different pictures"
     )
     for n in sample:
-        assert np.array_equal(decode_alone("vp8", poses, poses.frames[n]), pictures[n]), (
-            f"frame {n}"
-        )
+        assert np.array_equal(decode_alone("vp8", poses, n), pictures[n]), f"frame {n}"
     lost, shown = 0, 0
     for sequence in range(sequences):
-        # A client joins, or requests a key frame. The reference frame follows, sometimes a while
-        # later, and frames that depend on it wait. One frame in twenty is lost.
+        # A client joins, or requests a key frame. An anchor follows before the first frame that
+        # depends on it, and replaces the one before. One frame in twenty is lost, but no anchor.
         if sequence % 10 == 0:
             decoders = [Decoder(name) for name in DECODERS]
         for decoder in decoders:
             decoder(poses.key_frame)
-        has_reference = False
+        received = None
         for step in range(rng.randint(1, MAX_SEQUENCE_FRAMES)):
-            if not has_reference and rng.random() < 0.3:
-                for decoder in decoders:
-                    decoder(poses.reference_frame)
-                has_reference = True
             n = rng.choice(sample)
-            if poses.needs_reference[n] and not has_reference:
-                continue
+            frame, anchor = poses.frames[n]
+            if anchor not in (None, received):
+                received = anchor
+                for decoder in decoders:
+                    decoder(poses.anchors[anchor])
             if rng.random() < 0.05:
                 lost += 1
                 continue
             shown += 1
             for name, decoder in zip(DECODERS, decoders, strict=True):
-                assert np.array_equal(decoder(poses.frames[n]), pictures[n]), (
+                assert np.array_equal(decoder(frame), pictures[n]), (
                     f"{name}, sequence {sequence}, step {step}, frame {n}"
                 )
     assert lost > sequences / 10 and shown > 4 * sequences, (lost, shown)
 
 
 def test_a_frame_without_what_it_depends_on_is_another_picture():
-    """The control of the test above: a pose that depends on a reference frame, right after a key
-    frame alone."""
+    """The control of the test above: a pose that depends on an anchor, right after a key frame
+    alone."""
     poses = PoseSet(POSE_SET_FILES[0])
-    levels = len(poses.frames) // len(poses.manifest["frames"])
-    dependent = [
-        i for i, row in enumerate(poses.manifest["frames"]) if row[0] in poses.manifest["anchored"]
-    ]
-    frame = poses.frames[dependent[-1] * levels]
+    dependent = [n for n, (_, anchor) in enumerate(poses.frames) if anchor is not None]
     decoder = Decoder("vp8")
     decoder(poses.key_frame)
-    assert not np.array_equal(decoder(frame), decode_alone("vp8", poses, frame))
+    frame, _ = poses.frames[dependent[-1]]
+    assert not np.array_equal(decoder(frame), decode_alone("vp8", poses, dependent[-1]))

@@ -18,7 +18,7 @@ use crate::resources::call_limits::max_call_duration;
 use crate::resources::meetings::settings::MeetingSettings;
 use crate::resources::model_choices::{self, Account, non_empty, number};
 use crate::resources::secret_headers::SecretHeaders;
-use crate::resources::{avatars, backgrounds, knowledge_cache, mcp, recordings};
+use crate::resources::{avatars, knowledge_cache, mcp, recordings, variants};
 use crate::state::AppState;
 use crate::store::agent::{Agent, AgentSettings, Avatar};
 use crate::store::conversation::Row;
@@ -153,7 +153,7 @@ async fn load_shown_avatar(
     row: &Row,
     avatar: &Avatar,
 ) -> store::Result<(String, Option<PoseSetFile>)> {
-    if let Some(shown) = backgrounds::find_shown(state, row, avatar).await?
+    if let Some(shown) = variants::find_shown(state, row, avatar).await?
         && let Some(poses) = avatars::load_custom_poses(state, &row.workspace, &shown.id).await?
     {
         return Ok((shown.id, Some(poses)));

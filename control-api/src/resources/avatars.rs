@@ -90,8 +90,8 @@ pub(crate) fn with_picture(avatar: StockAvatar, output: &str) -> StockAvatar {
     }
 }
 
-/// The pose set of a custom avatar, or of an avatar in front of another background; the engine has those of stock avatars. `None` if it was
-/// deleted. Calls that show it at the same time share the pose set.
+/// The pose set of a custom avatar, or of a variant; the engine has those of stock avatars. `None`
+/// if it was deleted. Calls that show it at the same time share the pose set.
 pub(crate) async fn load_custom_poses(
     state: &AppState,
     workspace: &str,
@@ -99,19 +99,24 @@ pub(crate) async fn load_custom_poses(
 ) -> store::Result<Option<PoseSetFile>> {
     let stock = state.stock_avatars.iter().any(|a| a.avatar_key_id == id);
     let Some(id) = store::normalize_id(id).filter(|_| !stock) else { return Ok(None) };
-    let Some(percent) = state.store.custom_avatar_completeness(workspace, &id).await? else {
+    let Some(rank) = state.store.custom_avatar_rank(workspace, &id).await? else {
         return Ok(None);
     };
-    if let Some(pose_set) = state.live_pose_sets.get(&id, percent) {
+    if let Some(pose_set) = state.live_pose_sets.get(&id, rank) {
         return Ok(Some(pose_set));
     }
-    let Some((percent, poses)) = state.store.custom_avatar_poses(workspace, &id).await? else {
+    let Some((version, percent, poses)) = state.store.custom_avatar_poses(workspace, &id).await?
+    else {
         return Ok(None);
     };
     let poses = STANDARD
         .decode(poses)
         .map_err(|e| store::Error::CorruptRow("custom_avatar", e.to_string()))?;
-    let pose_set = PoseSetFile { data: poses.into(), completeness: percent.clamp(0, 100) as u8 };
+    let pose_set = PoseSetFile {
+        data: poses.into(),
+        completeness: percent.clamp(0, 100) as u8,
+        version: u32::try_from(version).unwrap_or_default(),
+    };
     state.live_pose_sets.insert(id, &pose_set);
     Ok(Some(pose_set))
 }

@@ -28,6 +28,7 @@ pub(crate) mod secret_headers;
 pub(crate) mod servers;
 pub(crate) mod templates;
 pub(crate) mod tools;
+pub(crate) mod variants;
 
 use std::sync::Arc;
 

@@ -18,8 +18,8 @@ use crate::resources::agents::parse::{Parsed, parse};
 use crate::resources::agents::tokens::Replaced;
 use crate::resources::agents::{check_references, draft, response};
 use crate::resources::avatars;
-use crate::resources::backgrounds;
 use crate::resources::backgrounds::images::{AgentJson, Images};
+use crate::resources::variants;
 use crate::state::AppState;
 use crate::store::agent::Template;
 use crate::store::json_record::{self, Row, Table};
@@ -46,7 +46,7 @@ async fn create(
     let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let (workspace, settings) = (&caller.workspace, &document.settings);
     check_references(&mut tx, workspace, settings).await?;
-    backgrounds::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
+    variants::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
     let id = new_id();
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
@@ -113,7 +113,7 @@ async fn replace(
     let (workspace, settings) = (&caller.workspace, &document.settings);
     check_references(&mut tx, workspace, settings).await?;
     images.add_stored(&old);
-    backgrounds::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
+    variants::keep_images(&state, &mut tx, workspace, settings, &mut secrets, &images).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
     quota::check_growth(&state, &mut tx, workspace, &row, text.len() + sealed.len()).await?;

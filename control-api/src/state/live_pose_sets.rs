@@ -9,6 +9,7 @@ use engine_api::PoseSetFile;
 struct CachedPoseSet {
     data: Weak<[u8]>,
     completeness: u8,
+    version: u32,
 }
 
 /// The cached pose sets, by avatar.
@@ -20,11 +21,15 @@ impl LivePoseSets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The pose set of an avatar, if a call uses it and it is complete to at least `percent`.
-    pub(crate) fn get(&self, id: &str, percent: i64) -> Option<PoseSetFile> {
+    /// The pose set of an avatar, if a call uses it and it has at least this rank: the version that
+    /// drew it, then its completeness in percent.
+    pub(crate) fn get(&self, id: &str, min_rank: (i64, i64)) -> Option<PoseSetFile> {
         let cache = self.lock();
-        let cached = cache.get(id).filter(|cached| i64::from(cached.completeness) >= percent)?;
-        Some(PoseSetFile { data: cached.data.upgrade()?, completeness: cached.completeness })
+        let &CachedPoseSet { ref data, completeness, version } = cache.get(id)?;
+        if (i64::from(version), i64::from(completeness)) < min_rank {
+            return None;
+        }
+        Some(PoseSetFile { data: data.upgrade()?, completeness, version })
     }
 
     /// Caches a pose set for further calls, as long as one call uses it.
@@ -32,6 +37,7 @@ impl LivePoseSets {
         let cached = CachedPoseSet {
             data: Arc::downgrade(&pose_set.data),
             completeness: pose_set.completeness,
+            version: pose_set.version,
         };
         let mut cache = self.lock();
         cache.retain(|_, cached| cached.data.strong_count() > 0);

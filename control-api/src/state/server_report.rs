@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use models::face::PLAN_VERSION;
 use serde::{Deserialize, Serialize};
 
 use super::EngineCell;
@@ -32,6 +33,9 @@ pub(crate) struct ServerReport {
     /// The figure that `limits.load` is compared with, 0 to 1.
     pub(crate) load: f64,
     pub(crate) readiness: Readiness,
+    /// Version of the pose sets that it draws; it reads them up to this one. 0 = of a release
+    /// before.
+    pub(crate) plan_version: u32,
 }
 
 /// Creates the reports of this server.
@@ -64,6 +68,7 @@ impl Reporter {
             calls: engine.map_or(0, |engine| engine.active_calls() as u64),
             load: engine.map_or(0.0, |engine| engine.load_ratio()),
             readiness,
+            plan_version: PLAN_VERSION,
         };
         serde_json::to_string(&report).unwrap_or_else(|_| "{}".to_owned())
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value, json};
 
 use super::background::Background;
+use super::framing::{Framing, VideoSize};
 use super::providers::Providers;
 
 /// An event name that is accepted and stored, but never sent.
@@ -270,6 +271,12 @@ pub(crate) struct Avatar {
     pub(crate) frame_rate: Number,
     /// What replaces the avatar's own background; null = nothing. Drawn when the agent is saved.
     pub(crate) background: Option<Background>,
+    /// How much of the avatar the video shows: the head, or head and chest. Another one than
+    /// `close` is drawn when the agent is saved.
+    pub(crate) framing: Framing,
+    /// Width and height of the video in pixels; null = the avatar's own, which is 512x512 unless its
+    /// photo has another `resolution`. Another one is drawn when the agent is saved.
+    pub(crate) size: Option<VideoSize>,
 }
 
 impl Default for Avatar {
@@ -286,6 +293,8 @@ impl Default for Avatar {
             interruptability: Interruptability::default(),
             frame_rate: 25.into(),
             background: None,
+            framing: Framing::default(),
+            size: None,
         }
     }
 }

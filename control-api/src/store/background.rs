@@ -83,54 +83,9 @@ impl Background {
     pub(crate) fn drawn(&self) -> Option<DrawnBackground> {
         serde_json::to_value(self).ok().and_then(|value| serde_json::from_value(value).ok())
     }
-
-    /// Identifies what the avatar `base` looks like in front of it: SHA-256 in hexadecimal. `None`
-    /// if the avatar keeps its own background.
-    pub(crate) fn content_key(&self, base: &str) -> Option<String> {
-        let content = serde_json::to_vec(&(base, self.drawn()?)).ok()?;
-        Some(sha256_hex(&content))
-    }
 }
 
 /// SHA-256 in hexadecimal.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn key(background: Value) -> Option<String> {
-        serde_json::from_value::<Background>(background).unwrap().content_key("mei")
-    }
-
-    #[test]
-    fn the_key_depends_on_the_content_only() {
-        assert_eq!(key(json!({"type": "keep"})), None);
-        let gradient = |angle: Value| {
-            key(json!({"type": "gradient", "from": "#102030", "to": "#ffffff", "angle": angle}))
-        };
-        assert_eq!(gradient(json!(90)), gradient(json!(90.0)));
-        let hash = "0".repeat(64);
-        let all = [
-            gradient(json!(90)),
-            gradient(json!(91)),
-            key(json!({"type": "colour", "colour": "#102030"})),
-            key(json!({"type": "blur", "strength": 0.5})),
-            key(json!({"type": "image", "image": format!("sha256:{hash}")})),
-        ];
-        for (i, key) in all.iter().enumerate() {
-            assert_eq!(key.as_ref().unwrap().len(), 64);
-            assert!(!all[..i].contains(key), "{i}");
-        }
-        let colour = Background {
-            kind: BackgroundKind::Colour,
-            colour: Some("#102030".into()),
-            ..Background::default()
-        };
-        assert_ne!(colour.content_key("mei"), colour.content_key("leo"));
-    }
 }

@@ -1,5 +1,6 @@
-//! Custom avatars and their jobs. The rows with a `base_avatar` are avatars in front of another
-//! background ([`super::background_set`]); they have the same jobs.
+//! Custom avatars and their jobs. The rows with a `base_avatar` are variants of avatars
+//! ([`super::variant`]); they have the same jobs. A finished row that an older plan drew is drawn
+//! again by a job of [`super::renewal`].
 //!
 //! ```text
 //! (insert) ---> QUEUED
@@ -14,6 +15,7 @@ use sqlx::AssertSqlSafe;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::framing::VideoSize;
 use super::page::search_text;
 use super::server::live_servers;
 use super::{Error, Page, Result, SqlBuilder, Store, Transaction, fairness};
@@ -96,6 +98,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) character: Option<&'a str>,
     /// Whether the crop stays when the avatar is finished.
     pub(crate) keep_source: bool,
+    pub(crate) size: VideoSize,
     /// When the person of the photo gave consent, and the hash of the API key that said so.
     pub(crate) consent: Option<(Micros, &'a str)>,
     pub(crate) at: Micros,
@@ -105,8 +108,9 @@ pub(crate) struct Draft<'a> {
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Row> {
     sqlx::query(
         "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, \
-         source, person, keep_source, consent_at, consent_key, status, created_at, updated_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'QUEUED', $13, $13)",
+         source, person, keep_source, size, consent_at, consent_key, status, created_at, \
+         updated_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'QUEUED', $14, $14)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
@@ -118,6 +122,7 @@ pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<Ro
     .bind(draft.source)
     .bind(draft.character)
     .bind(i64::from(draft.keep_source))
+    .bind(draft.size.name())
     .bind(draft.consent.map(|(at, _)| at))
     .bind(draft.consent.map(|(_, key)| key))
     .bind(draft.at)
@@ -142,13 +147,26 @@ pub(crate) struct Job {
     pub(crate) character: Option<String>,
     /// Or the crop of a photo, encrypted.
     pub(crate) source: Option<String>,
-    /// Or the avatar whose background is replaced.
+    /// Or the avatar of which it is a variant.
     pub(crate) base_avatar: Option<String>,
-    /// Its new background, as [`super::background_set::Draft`] stores it.
+    /// What replaces its background, as [`super::variant::Draft`] stores it.
     pub(crate) background: Option<String>,
     /// Whether the background is encrypted, because it contains a picture.
     pub(crate) image_hash: Option<String>,
+    /// [`super::framing::Framing`]
+    pub(crate) framing: String,
+    /// [`VideoSize`]
+    pub(crate) size: String,
 }
+
+/// Columns of a [`Job`].
+macro_rules! job_columns {
+    () => {
+        "id, name, workspace, gender, person, source, base_avatar, background, image_hash, \
+         framing, size"
+    };
+}
+pub(super) use job_columns;
 
 from_row!(Job {
     id,
@@ -159,7 +177,9 @@ from_row!(Job {
     source,
     base_avatar,
     background,
-    image_hash
+    image_hash,
+    framing,
+    size
 });
 
 /// SQL condition: a drawing job that server `$1` may claim, because no live server works on it.
@@ -199,8 +219,8 @@ pub(crate) async fn claim_job(
         claimable_job!(),
         " ORDER BY CASE status WHEN 'PROCESSING' THEN 0 ELSE 1 END, ",
         fairness::last_turn!("avatar", "waits.workspace"),
-        ", created_at, id LIMIT 1) RETURNING id, name, workspace, gender, person, source, \
-         base_avatar, background, image_hash",
+        ", created_at, id LIMIT 1) RETURNING ",
+        job_columns!(),
     ))
     .bind(server)
     .bind(now)
@@ -235,25 +255,39 @@ pub(crate) async fn update_progress(
     Ok(done.rows_affected() > 0)
 }
 
-/// Stores the poses drawn so far (base64), their description (JSON), and the completed share in
-/// percent. Existing poses with the same or a larger share stay. False if this server no longer
-/// owns the job, or the job is gone.
+/// Poses as they are stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Poses<'a> {
+    /// Completed share in percent.
+    pub(crate) share: i64,
+    /// [`Output`] as JSON.
+    pub(crate) output: &'a str,
+    /// The pose set in base64.
+    pub(crate) poses: &'a str,
+    /// Version of plan and renderer that drew them.
+    pub(crate) plan_version: i64,
+}
+
+/// Stores the poses drawn so far. Existing poses with the same or a larger share stay. False if this
+/// server no longer owns the job, or the job is gone.
 pub(crate) async fn save_partial_poses(
     tx: &mut Transaction,
     server: &str,
     id: &str,
-    (share, output, poses): (i64, &str, &str),
+    Poses { share, output, poses, plan_version }: Poses<'_>,
     at: Micros,
 ) -> Result<bool> {
     let done = sqlx::query(
         "UPDATE custom_avatar SET output = CASE WHEN share < $1 THEN $2 ELSE output END, \
          poses = CASE WHEN share < $1 THEN $3 ELSE poses END, \
-         share = CASE WHEN share < $1 THEN $1 ELSE share END, updated_at = $4 \
-         WHERE id = $5 AND server = $6 AND status = 'PROCESSING'",
+         plan_version = CASE WHEN share < $1 THEN $4 ELSE plan_version END, \
+         share = CASE WHEN share < $1 THEN $1 ELSE share END, updated_at = $5 \
+         WHERE id = $6 AND server = $7 AND status = 'PROCESSING'",
     )
     .bind(share)
     .bind(output)
     .bind(poses)
+    .bind(plan_version)
     .bind(at)
     .bind(id)
     .bind(server)
@@ -262,34 +296,36 @@ pub(crate) async fn save_partial_poses(
     Ok(done.rows_affected() > 0)
 }
 
-/// Finishes a drawing: with its description (JSON) and its poses (base64), or with the error. Deletes
-/// the crop of a photo, unless the avatar is finished and the crop is to be kept. Does nothing if
-/// this server no longer owns the job.
+/// Finishes a drawing: with its poses, or with the error. Deletes the crop of a photo, unless the
+/// avatar is finished and the crop is to be kept. Does nothing if this server no longer owns the
+/// job.
 pub(crate) async fn finish_job(
     tx: &mut Transaction,
     server: &str,
     id: &str,
-    result: std::result::Result<(&str, &str), &str>,
+    result: std::result::Result<Poses<'_>, &str>,
     at: Micros,
 ) -> Result<()> {
-    let (status, output, poses, error) = match result {
-        Ok((output, poses)) => ("COMPLETED", Some(output), Some(poses), None),
-        Err(reason) => ("FAILED", None, None, Some(reason)),
+    let (status, poses, error) = match result {
+        Ok(poses) => ("COMPLETED", Some(poses), None),
+        Err(reason) => ("FAILED", None, Some(reason)),
     };
     // The crop, or the partial poses.
     tx.mark_pictures_deleted();
     sqlx::query(
         "UPDATE custom_avatar SET status = $1, output = $2, poses = $3, error = $4, \
          source = CASE WHEN $1 = 'COMPLETED' AND keep_source = 1 THEN source ELSE NULL END, \
-         updated_at = $5, share = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE 0 END, \
-         progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $6 \
-         AND server = $7 AND status = 'PROCESSING'",
+         updated_at = $5, share = $6, plan_version = $7, \
+         progress = CASE WHEN $1 = 'COMPLETED' THEN 100 ELSE progress END WHERE id = $8 \
+         AND server = $9 AND status = 'PROCESSING'",
     )
     .bind(status)
-    .bind(output)
-    .bind(poses)
+    .bind(poses.map(|poses| poses.output))
+    .bind(poses.map(|poses| poses.poses))
     .bind(error)
     .bind(at)
+    .bind(poses.map_or(0, |poses| poses.share))
+    .bind(poses.map_or(0, |poses| poses.plan_version))
     .bind(id)
     .bind(server)
     .execute(&mut **tx)
@@ -335,15 +371,15 @@ impl Store {
         Ok(found.is_some())
     }
 
-    /// Completed share of the poses of a custom avatar, or of an avatar in front of another
-    /// background, in percent; `None` if it has no poses.
-    pub(crate) async fn custom_avatar_completeness(
+    /// Rank of the poses of a custom avatar, or of a variant: the version that drew them, and their
+    /// completed share in percent. `None` if it has no poses.
+    pub(crate) async fn custom_avatar_rank(
         &self,
         workspace: &str,
         id: &str,
-    ) -> Result<Option<i64>> {
-        Ok(sqlx::query_scalar(
-            "SELECT share FROM custom_avatar WHERE id = $1 AND workspace = $2 \
+    ) -> Result<Option<(i64, i64)>> {
+        Ok(sqlx::query_as(
+            "SELECT plan_version, share FROM custom_avatar WHERE id = $1 AND workspace = $2 \
              AND poses IS NOT NULL",
         )
         .bind(id)
@@ -357,9 +393,9 @@ impl Store {
         &self,
         workspace: &str,
         id: &str,
-    ) -> Result<Option<(i64, String)>> {
+    ) -> Result<Option<(i64, i64, String)>> {
         Ok(sqlx::query_as(
-            "SELECT share, poses FROM custom_avatar WHERE id = $1 AND workspace = $2 \
+            "SELECT plan_version, share, poses FROM custom_avatar WHERE id = $1 AND workspace = $2 \
              AND poses IS NOT NULL",
         )
         .bind(id)

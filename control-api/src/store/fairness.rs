@@ -13,6 +13,8 @@ pub(crate) const RECORDING_JOBS: &str = "recording";
 pub(crate) const CONVERSION_JOBS: &str = "conversion";
 /// Avatars that are drawn.
 pub(crate) const AVATAR_JOBS: &str = "avatar";
+/// Avatars that are drawn again after an upgrade.
+pub(crate) const RENEWALS: &str = "renewal";
 
 /// SQL expression: the number of the last turn of the workspace in column `$workspace` for jobs of
 /// `$kind` (an SQL literal); 0 if it had none.

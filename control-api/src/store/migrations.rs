@@ -28,6 +28,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (21, "message_deadline", include_str!("../../migrations/0021_message_deadline.sql")),
     (22, "meeting", include_str!("../../migrations/0022_meeting.sql")),
     (23, "livekit_room", include_str!("../../migrations/0023_livekit_room.sql")),
+    (24, "framing", include_str!("../../migrations/0024_framing.sql")),
 ];
 
 /// All migrations.

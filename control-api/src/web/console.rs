@@ -24,7 +24,7 @@ macro_rules! assets {
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
     CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css";
-    JS: "agent-background-fields.js", "agent-fields.js", "agent-model-fields.js", "agent-new.js",
+    JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agent-picture-fields.js",
         "agent-recording-fields.js", "agent-warnings.js", "agents.js", "api.js", "app.js",
         "avatars.js", "background-values.js", "background-widget.js", "chain-test.js",
         "character.js", "control.js", "conversation.js", "conversations.js", "credentials.js",

@@ -42,12 +42,12 @@ async fn save(server: &TestServer, agent: &str, avatar: &str, background: &Value
     server.send_json("PATCH", &path, avatars(avatar, background)).await.expect_status(200);
 }
 
-async fn read(server: &TestServer, agent: &str) -> Value {
+pub(crate) async fn read(server: &TestServer, agent: &str) -> Value {
     server.get(&format!("{AGENTS}/{agent}")).await.expect_status(200)
 }
 
 /// Waits until an agent has these warnings.
-async fn wait_for_warnings(server: &TestServer, agent: &str, warnings: &[&str]) {
+pub(crate) async fn wait_for_warnings(server: &TestServer, agent: &str, warnings: &[&str]) {
     wait_for(&format!("{warnings:?}"), async || {
         (read(server, agent).await["warnings"] == json!(warnings)).then_some(())
     })
@@ -63,16 +63,16 @@ async fn drawn_agent(server: &TestServer, avatar: &str, background: &Value) -> S
 
 /// What a call of an agent shows.
 #[derive(Debug, PartialEq)]
-struct Shown {
+pub(crate) struct Shown {
     /// The id by which calls share it.
-    id: String,
+    pub(crate) id: String,
     /// Size of its pose set; `None`: the engine's own.
-    pose_bytes: Option<usize>,
+    pub(crate) pose_bytes: Option<usize>,
     /// Picture of the page where the user joins.
-    picture: String,
+    pub(crate) picture: String,
 }
 
-async fn call(server: &TestServer, agent: &str) -> Shown {
+pub(crate) async fn call(server: &TestServer, agent: &str) -> Shown {
     let body = json!({"agentId": agent});
     let pass = server.post("/v1/auth/conversation", body).await.expect_status(200);
     join(server, &pass).await
@@ -92,14 +92,14 @@ async fn join(server: &TestServer, pass: &Value) -> Shown {
     }
 }
 
-/// The backgrounds that were drawn, in their order, as the renderer received them.
-fn drawn(folder: &TempFolder) -> Vec<Value> {
-    let lines = std::fs::read_to_string(folder.0.join("backgrounds.jsonl")).unwrap_or_default();
+/// The variants that were drawn, in their order, as the renderer received them.
+pub(crate) fn drawn(folder: &TempFolder) -> Vec<Value> {
+    let lines = std::fs::read_to_string(folder.0.join("variants.jsonl")).unwrap_or_default();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Number of stored backgrounds.
-async fn count_stored(folder: &TempFolder) -> i64 {
+pub(crate) async fn count_stored(folder: &TempFolder) -> i64 {
     let mut connection = folder.connect().await;
     let count =
         sqlx::query_scalar("SELECT COUNT(*) FROM custom_avatar WHERE base_avatar IS NOT NULL")
@@ -312,8 +312,8 @@ async fn a_workspace_uses_twenty_backgrounds_at_most() {
     }
     let expected = field_error(
         "avatars[0].background",
-        "is one too many: the agents of a workspace may use 20 backgrounds; use one of them, or \
-         remove one from another agent",
+        "is one too many: the agents of a workspace may use 20 variants of avatars (background, \
+         framing, size); use one of them, or remove one from another agent",
     );
     let one_more = agent_body(avatars("nia", &number(MAX_IN_USE)));
     server.post(AGENTS, one_more.clone()).await.assert_is(400, expected);

@@ -15,7 +15,8 @@ use models::face::photo_upload::{Request, Task};
 use serde_json::json;
 
 /// Behavior of a bake, indexed by the character's seed, or by the blue of a background. Any other
-/// value yields a pose set.
+/// value yields a pose set. Bakes without partial sets and without a background, which are variants
+/// and renewals, behave as the file `again` beside the server's folders says.
 const BEHAVIOURS: [&str; 8] =
     ["draw", "crash", "refuse", "nonsense", "half", "shares", "torn", "wait"];
 const POSES: &[u8] = include_bytes!("../../../assets/avatars/mei.512.poses");
@@ -46,10 +47,11 @@ fn bake(arguments: &[String]) {
     assert!(arguments[0] == "-" && has("--json") && has("--background"));
     let line = std::io::stdin().lock().lines().next().unwrap().unwrap();
     let request: BakeRequest = serde_json::from_str(&line).unwrap();
-    assert_eq!(has("--first"), request.background.is_none(), "a background has no partial sets");
+    let is_progressive = has("--first");
+    assert!(!is_progressive || request.background.is_none(), "a background has no partial sets");
     let test_folder = keep_folder.ancestors().nth(4).unwrap();
-    if request.background.is_some() {
-        record_request(&line, &test_folder.join("backgrounds.jsonl"));
+    if !is_progressive {
+        record_request(&line, &test_folder.join("variants.jsonl"));
     }
     let seed = match request.subject {
         BakeSubject::Character(character) => {
@@ -66,7 +68,12 @@ fn bake(arguments: &[String]) {
         }
     };
     let (number, poses, picture) = match &request.background {
-        None => (seed, POSES, PICTURE),
+        None if is_progressive => (seed, POSES, PICTURE),
+        None => {
+            let word = std::fs::read_to_string(test_folder.join("again")).unwrap_or_default();
+            let number = BEHAVIOURS.iter().position(|known| *known == word);
+            (number.unwrap_or_default(), LARGER_POSES, BACKGROUND_PICTURE)
+        }
         Some(Background::Colour { colour }) => {
             (colour.0 as usize % 256, LARGER_POSES, BACKGROUND_PICTURE)
         }
@@ -103,7 +110,7 @@ fn bake(arguments: &[String]) {
             std::process::exit(1);
         }
         "nonsense" => {
-            if request.background.is_none() {
+            if is_progressive {
                 write_partial(b"no poses", 0.2);
             }
             std::fs::write(out, b"no poses").unwrap();

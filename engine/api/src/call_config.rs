@@ -235,6 +235,17 @@ pub struct PoseSetFile {
     /// Share of the avatar's poses in the file, in percent. While an avatar is drawn there are
     /// partial sets; more complete ones replace them.
     pub completeness: u8,
+    /// Version of plan and renderer that drew it. A set of a newer version replaces it, too.
+    pub version: u32,
+}
+
+impl PoseSetFile {
+    /// Of two sets of one avatar, the one of the greater rank is better: version, then
+    /// completeness. Sets of equal ranks are the same.
+    #[must_use]
+    pub fn rank(&self) -> (u32, u8) {
+        (self.version, self.completeness)
+    }
 }
 
 /// The agent's choice of avatar.

@@ -21,10 +21,14 @@ pub(super) struct AvatarVideo {
 
 impl AvatarVideo {
     /// The video of an avatar with these poses, with frames per second. The same `seed` gives the
-    /// same movements.
-    pub(super) fn new(poses: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
+    /// same movements. `greets`: the agent speaks first.
+    pub(super) fn new(poses: Arc<PoseCache>, frame_rate: u32, seed: u64, greets: bool) -> Self {
+        let mut animator = AvatarAnimator::with_poses(poses, frame_rate, seed);
+        if greets {
+            animator.expect_greeting();
+        }
         Self {
-            animator: AvatarAnimator::with_poses(poses, frame_rate, seed),
+            animator,
             frame_clock: FrameClock::new(frame_rate, Time::ZERO),
             manners: Manners::default(),
             agent_state: AgentState::Listening,

@@ -66,6 +66,13 @@ impl Call {
     }
 
     fn on_stt_event(&mut self, now: Instant, event: models::stt::Event) {
+        if let Some(avatar) = &mut self.avatar {
+            match &event {
+                models::stt::Event::Interim(text) => avatar.animator.hear(text, false),
+                models::stt::Event::Final(text) => avatar.animator.hear(text, true),
+                _ => {}
+            }
+        }
         let input = match event {
             models::stt::Event::Interim(text) => {
                 Input::Transcript { text, is_final: false, trailing_interim: String::new() }

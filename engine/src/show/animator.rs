@@ -14,8 +14,12 @@ use recording::{Frame, Size};
 
 use super::bandwidth_estimator::{BandwidthEstimator, SendMode};
 use super::gesture_words::{GestureWord, GestureWords};
-use super::idle_motion::{IdleMotion, MIN_HEAD_SHIFT_PAUSE};
-use super::pose_cache::PoseCache;
+use super::head_motion::Speech;
+use super::listener_cues::ListenerCues;
+use super::mood::Feeling;
+use super::motion::{Moment, Motion, PoseState};
+use super::pose_cache::{PoseCache, Shown};
+use super::rhythm::Rhythm;
 use super::visemes::{VisemeTrack, lerp};
 use crate::speak::manners::Manner;
 use crate::transport::VideoFrame;
@@ -44,33 +48,48 @@ const MIN_KEY_FRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// 8192 frames ago.
 const MAX_BASE_LAYER_INTERVAL: u32 = 200;
 
+/// The phones of a segment.
+struct Track {
+    segment: SegmentId,
+    visemes: VisemeTrack,
+    rhythm: Rhythm,
+}
+
+/// A segment that was requested from the TTS.
+struct Announced {
+    segment: SegmentId,
+    shown_as: Manner,
+    at: Time,
+    has_played: bool,
+}
+
 /// The animation of one avatar in one call.
 pub struct AvatarAnimator {
     poses: Arc<PoseCache>,
     frame_rate: u32,
-    idle_motion: IdleMotion,
+    motion: Motion,
     state: AgentState,
     held: bool,
     bandwidth: BandwidthEstimator,
     user_speaking: bool,
-    tracks: Vec<(SegmentId, VisemeTrack)>,
+    listener_cues: ListenerCues,
+    tracks: Vec<Track>,
     gesture_words: Vec<(SegmentId, GestureWords)>,
-    manners: Vec<(SegmentId, Manner)>,
+    announced: Vec<Announced>,
     /// Speech is expected to start before this time, because its phones have arrived.
     speech_expected_until: Time,
     mouth: Mouth,
     /// The lips are between speech and silence; the next frame closes them.
     closing: bool,
-    /// The lips rest for long enough to let the head move.
-    in_speech_pause: bool,
     key_frame_requested: bool,
     key_frame_sent_at: Option<Time>,
     /// Whether a request was answered after the first key frame.
     has_repeated_key_frame: bool,
-    /// Whether the altref frame was sent since the last key frame, and since the one before.
-    altref_sent: bool,
-    altref_sent_before_key: bool,
-    last_pose: Option<u16>,
+    /// The anchor that the receiver has: the last one since the last key frame, and since the one
+    /// before.
+    anchor: Option<u8>,
+    anchor_before_key: Option<u8>,
+    last_pose: Option<Shown>,
     last_sent_at: Time,
     frames_since_base: u32,
     now: Time,
@@ -88,28 +107,26 @@ impl AvatarAnimator {
     #[must_use]
     pub fn with_poses(cache: Arc<PoseCache>, frame_rate: u32, seed: u64) -> Self {
         let frame_rate = if frame_rate == 0 { 25 } else { frame_rate };
-        let mut idle_motion = IdleMotion::new(seed);
-        idle_motion.set_can_speak_leaning(cache.can_speak_leaning());
         Self {
             bandwidth: BandwidthEstimator::new(cache.mean_frame_bytes(), frame_rate),
             poses: cache,
             frame_rate,
-            idle_motion,
+            motion: Motion::new(seed),
             state: AgentState::Listening,
             held: false,
             user_speaking: false,
+            listener_cues: ListenerCues::default(),
             tracks: Vec::with_capacity(8),
             gesture_words: Vec::with_capacity(8),
-            manners: Vec::with_capacity(8),
+            announced: Vec::with_capacity(8),
             speech_expected_until: Time::ZERO,
             mouth: Mouth::default(),
             closing: false,
-            in_speech_pause: false,
             key_frame_requested: true,
             has_repeated_key_frame: false,
             key_frame_sent_at: None,
-            altref_sent: false,
-            altref_sent_before_key: false,
+            anchor: None,
+            anchor_before_key: None,
             last_pose: None,
             last_sent_at: Time::ZERO,
             frames_since_base: 0,
@@ -124,15 +141,15 @@ impl AvatarAnimator {
     }
 
     /// The last key frame of [`Self::next_frame`] was not sent, because the same one is in flight.
-    /// An altref frame sent after that one is still valid.
+    /// An anchor sent after that one is still valid.
     pub fn on_key_frame_dropped(&mut self) {
-        self.altref_sent = self.altref_sent_before_key;
+        self.anchor = self.anchor_before_key;
     }
 
     /// Switches to the upgrade of the pose set, and returns whether there was one. Call it between
     /// two frames.
     ///
-    /// The pose sets of one avatar have the same key frame and altref frame. So the receiver needs
+    /// The pose sets of one avatar have the same key frame and anchors. So the receiver needs
     /// nothing more, and the video continues with frames of the new set. If they differ
     /// nevertheless, they are sent again before any frame that depends on them.
     pub fn swap_pose_set(&mut self) -> bool {
@@ -143,11 +160,13 @@ impl AvatarAnimator {
             // The key frame is due at once: no frame of the new set may precede it.
             self.key_frame_sent_at = None;
         }
-        self.altref_sent &= upgrade.altref_frame() == self.poses.altref_frame();
+        let same = |anchor: u8| upgrade.find_anchor(self.poses.anchor_frame(anchor));
+        self.anchor = self.anchor.and_then(same);
+        self.anchor_before_key = self.anchor_before_key.and_then(same);
         self.bandwidth.set_required_bitrate(upgrade.mean_frame_bytes(), self.frame_rate);
         // Frame numbers are specific to a pose set.
         self.last_pose = None;
-        self.idle_motion.set_can_speak_leaning(upgrade.can_speak_leaning());
+        self.motion.change_paths(self.poses.paths(), upgrade.paths());
         self.poses = upgrade;
         true
     }
@@ -161,11 +180,25 @@ impl AvatarAnimator {
     /// Sets whether the user speaks. A listening avatar nods now and then when the user pauses.
     pub fn set_user_speaking(&mut self, speaking: bool) {
         match (self.user_speaking, speaking) {
-            (true, false) => self.idle_motion.request_nod(self.now),
-            (false, true) => self.idle_motion.on_user_speech(),
+            (true, false) => self.motion.on_user_pause(self.now),
+            (false, true) => self.motion.on_user_speech(),
             _ => {}
         }
         self.user_speaking = speaking;
+    }
+
+    /// The agent will greet the user. Call it before the first frame: the face smiles before the
+    /// first word.
+    pub fn expect_greeting(&mut self) {
+        self.motion.expect_greeting();
+    }
+
+    /// Handles a transcript of what the user says, of the whole utterance so far. A listening avatar
+    /// smiles at thanks, praise and laughter, and nods when a clause ends.
+    pub fn hear(&mut self, text: &str, is_final: bool) {
+        if let Some(cue) = self.listener_cues.on_transcript(text, is_final) {
+            self.motion.on_cue(cue, self.now);
+        }
     }
 
     /// Sets the receiver's bandwidth estimate, bits per second; 0 = unknown.
@@ -175,25 +208,29 @@ impl AvatarAnimator {
 
     /// Adds phones of a segment; they follow those already added.
     pub fn add_phones(&mut self, segment: SegmentId, phones: &[Phone]) {
-        match self.tracks.iter_mut().find(|(id, _)| *id == segment) {
-            Some((_, track)) => track.extend(phones),
-            None => {
-                self.tracks.push((segment, VisemeTrack::new(phones)));
-                self.speech_expected_until = self.now + SPEECH_START_TIMEOUT;
-            }
-        }
+        let known = self.tracks.iter().position(|track| track.segment == segment);
+        let at = known.unwrap_or_else(|| {
+            let (visemes, rhythm) = (VisemeTrack::default(), Rhythm::default());
+            self.tracks.push(Track { segment, visemes, rhythm });
+            self.speech_expected_until = self.now + SPEECH_START_TIMEOUT;
+            self.tracks.len() - 1
+        });
+        let Track { visemes, rhythm, .. } = &mut self.tracks[at];
+        visemes.extend(phones);
+        rhythm.extend(visemes, phones);
     }
 
     /// A segment is requested from the TTS, and is shown in this manner. Call it in the order of the
     /// requests, before the segment's phones.
     pub fn announce_segment(&mut self, segment: SegmentId, shown_as: Manner) {
-        self.manners.push((segment, shown_as));
+        self.announced.push(Announced { segment, shown_as, at: self.now, has_played: false });
     }
 
     /// The manner of a segment, unless it was removed.
     #[must_use]
     pub fn manner_of(&self, segment: SegmentId) -> Option<Manner> {
-        self.manners.iter().find(|(id, _)| *id == segment).map(|(_, shown_as)| *shown_as)
+        let found = self.announced.iter().find(|known| known.segment == segment);
+        found.map(|known| known.shown_as)
     }
 
     /// Adds words of a segment, as written, with the positions of their ends; they follow those
@@ -212,15 +249,14 @@ impl AvatarAnimator {
     /// The words of a segment that a gesture accompanies.
     #[must_use]
     pub fn gesture_words(&self, segment: SegmentId) -> &[GestureWord] {
-        let found = self.gesture_words.iter().find(|(id, _)| *id == segment);
-        found.map_or(&[], |(_, words)| words.as_slice())
+        words_of(&self.gesture_words, segment)
     }
 
     /// Removes the phones, words and manners of segments that will not play any more.
     pub fn retain_segments(&mut self, is_active: impl Fn(SegmentId) -> bool) {
-        self.tracks.retain(|(id, _)| is_active(*id));
+        self.tracks.retain(|track| is_active(track.segment));
         self.gesture_words.retain(|(id, _)| is_active(*id));
-        self.manners.retain(|(id, _)| is_active(*id));
+        self.announced.retain(|known| is_active(known.segment));
     }
 
     /// Returns the frame for `now`, if one must be sent. Call it once per tick of
@@ -236,24 +272,12 @@ impl AvatarAnimator {
         self.now = now;
         let playing = position.filter(|_| !self.held);
         self.update_lips(playing);
-        // Held speech may resume at any moment, so the head stays in place until then.
-        if !self.held {
-            // Phones arrive slightly before their audio plays, which lets the head get ready for
-            // speech.
-            let about_to_speak = now < self.speech_expected_until && !self.user_speaking;
-            let state =
-                if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
-            self.idle_motion.set_state(state, now);
-            if self.in_speech_pause {
-                self.idle_motion.on_speech_pause(now);
-            }
-        }
-        let pose_state = self.idle_motion.update(now);
+        let send_mode = self.bandwidth.send_mode(now);
+        let pose_state = self.update_motion(now, playing, send_mode != SendMode::Full);
         let speaking = playing.is_some();
-        // Lips are drawn with the upright head and with the leaning one, but not with the positions
-        // between.
+        // In most stances some mouths are not baked. Then the nearest one is shown.
         let lips = if pose_state.ready_to_speak { self.mouth } else { Mouth::default() };
-        let index = self.poses.nearest_frame(&pose_state, lips, speaking);
+        let shown = self.poses.nearest_frame(&pose_state, lips, speaking);
 
         let is_key_frame_due = self.key_frame_sent_at.is_none_or(|at| {
             !self.has_repeated_key_frame || now.since(at) >= MIN_KEY_FRAME_INTERVAL
@@ -262,7 +286,7 @@ impl AvatarAnimator {
             self.key_frame_requested = false;
             self.has_repeated_key_frame = self.key_frame_sent_at.is_some();
             self.key_frame_sent_at = Some(now);
-            (self.altref_sent_before_key, self.altref_sent) = (self.altref_sent, false);
+            self.anchor_before_key = self.anchor.take();
             self.last_sent_at = now;
             self.frames_since_base = 0;
             // The key frame shows rest; the next frame differs from it or is due anyway.
@@ -275,8 +299,7 @@ impl AvatarAnimator {
         }
 
         let since_last = now.since(self.last_sent_at);
-        let changed = self.last_pose != Some(index);
-        let send_mode = self.bandwidth.send_mode(now);
+        let changed = self.last_pose != Some(shown);
         let wanted = match send_mode {
             // Also between two sentences.
             SendMode::Full if speaking || (self.state == AgentState::Speaking && !self.held) => {
@@ -291,24 +314,24 @@ impl AvatarAnimator {
             return None;
         }
         self.last_sent_at = now;
-        if self.poses.uses_altref(index) && !self.altref_sent {
-            self.altref_sent = true;
+        if let Some(anchor) = shown.anchor.filter(|anchor| self.anchor != Some(*anchor)) {
+            self.anchor = Some(anchor);
             self.frames_since_base = 0;
-            // The altref frame shows the leaning head at rest, which precedes the requested pose
-            // anyway. A key frame in between is the exception.
+            // An anchor shows its head at rest, which precedes the requested pose anyway. A key
+            // frame in between is the exception.
             self.last_pose = None;
-            let payload = self.poses.altref_frame().clone();
+            let payload = self.poses.anchor_frame(anchor).clone();
             self.bandwidth.on_sent(now, payload.len());
             return Some(VideoFrame { payload, is_key_frame: false, base_layer: true });
         }
-        self.last_pose = Some(index);
+        self.last_pose = Some(shown);
         self.frames_since_base += 1;
         let base_layer = self.frames_since_base >= MAX_BASE_LAYER_INTERVAL;
         if base_layer {
             self.frames_since_base = 0;
         }
         let level = usize::from(matches!(send_mode, SendMode::CoarseChanges | SendMode::HalfRate));
-        let payload = self.poses.frame(index, level).clone();
+        let payload = self.poses.frame(shown.frame, level).clone();
         self.bandwidth.on_sent(now, payload.len());
         Some(VideoFrame { payload, is_key_frame: false, base_layer })
     }
@@ -325,7 +348,7 @@ impl AvatarAnimator {
     pub fn finest(&self, frame: &VideoFrame) -> (Frame, Bytes) {
         match self.last_pose {
             _ if frame.is_key_frame => (Frame::Key, frame.payload.clone()),
-            Some(index) => (Frame::Picture, self.poses.frame(index, 0).clone()),
+            Some(shown) => (Frame::Picture, self.poses.frame(shown.frame, 0).clone()),
             None => (Frame::Altref, frame.payload.clone()),
         }
     }
@@ -335,16 +358,67 @@ impl AvatarAnimator {
         Duration::from_micros(1_000_000 / u64::from(self.frame_rate))
     }
 
+    /// The pose of the face at `now`, but for the lips.
+    fn update_motion(
+        &mut self,
+        now: Time,
+        playing: Option<(SegmentId, f32)>,
+        reduced: bool,
+    ) -> PoseState {
+        // Phones arrive slightly before their audio plays, which lets the head get ready for
+        // speech.
+        let about_to_speak = now < self.speech_expected_until && !self.user_speaking;
+        let state =
+            if playing.is_some() || about_to_speak { AgentState::Speaking } else { self.state };
+        if let Some((segment, _)) = playing {
+            let played = self.announced.iter_mut().find(|known| known.segment == segment);
+            if let Some(played) = played {
+                played.has_played = true;
+            }
+        }
+        let requested = self.announced.iter().find(|known| !known.has_played);
+        let speech = playing.map(|(segment, at)| {
+            let n = self.tracks.iter().position(|track| track.segment == segment);
+            let rhythm = |n: usize| self.tracks.get(n).map(|track| &track.rhythm);
+            let announced = self.announced.iter().position(|known| known.segment == segment);
+            let shown_as = |n: usize| self.announced.get(n).map(|known| known.shown_as);
+            let feeling = |shown_as: Manner| Feeling::of(shown_as.expression);
+            let own = announced.and_then(shown_as).unwrap_or_default();
+            Speech {
+                segment,
+                at: at + LIP_LEAD_SECONDS,
+                jaw: self.mouth.jaw,
+                rhythm: n.and_then(rhythm),
+                next_rhythm: n.and_then(|n| rhythm(n + 1)),
+                gestures: words_of(&self.gesture_words, segment),
+                shown_as: own,
+                feeling: feeling(own),
+                next_feeling: announced.and_then(|n| shown_as(n + 1)).map(feeling),
+            }
+        });
+        let moment = Moment {
+            now,
+            paths: self.poses.paths(),
+            state,
+            held: self.held,
+            user_speaking: self.user_speaking,
+            speech,
+            requested: requested.map(|known| (known.shown_as, known.at)),
+            anchor: self.anchor,
+            frame_seconds: 1.0 / self.frame_rate as f32,
+            reduced,
+        };
+        self.motion.update(&moment)
+    }
+
     /// The lips follow the audio. Without audio, they close within two frames.
     fn update_lips(&mut self, playing: Option<(SegmentId, f32)>) {
-        let track = playing.and_then(|(segment, at)| {
-            let (_, track) = self.tracks.iter().find(|(id, _)| *id == segment)?;
-            Some((track.mouth_at(at + LIP_LEAD_SECONDS), track.silence_from(at + LIP_LEAD_SECONDS)))
+        let lips = playing.and_then(|(segment, at)| {
+            let track = self.tracks.iter().find(|track| track.segment == segment)?;
+            Some(track.visemes.mouth_at(at + LIP_LEAD_SECONDS))
         });
-        self.in_speech_pause =
-            track.is_some_and(|(lips, quiet)| lips.jaw < 0.02 && quiet >= MIN_HEAD_SHIFT_PAUSE);
-        match track {
-            Some((lips, _)) => {
+        match lips {
+            Some(lips) => {
                 self.mouth = lips;
                 self.closing = true;
             }
@@ -357,11 +431,16 @@ impl AvatarAnimator {
     }
 }
 
+fn words_of(known: &[(SegmentId, GestureWords)], segment: SegmentId) -> &[GestureWord] {
+    let found = known.iter().find(|(id, _)| *id == segment);
+    found.map_or(&[], |(_, words)| words.as_slice())
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
 
-    use models::face::pose_set::Manifest;
+    use models::face::pose_set::{Anchor, Manifest};
     use models::face::{Look, PoseId, Stance};
 
     use super::*;
@@ -382,17 +461,17 @@ mod tests {
         }
         frames.push((PoseId { stance: 1, ..PoseId::default() }, Vec::new()));
         // The coarse quality level has a third of the bytes.
-        let bytes = (0..frames.len() * 2)
-            .map(|i| Bytes::from(vec![i as u8 / 2; 1000 - i % 2 * 660]))
+        let bytes = (0..frames.len() as u8)
+            .map(|i| [1000, 340].map(|length| Bytes::from(vec![i; length])).to_vec())
             .collect();
         let manifest = Manifest {
             width: 16,
             height: 16,
             quantizers: vec![8, 30, 50],
-            altref_stances: vec![1],
+            anchors: vec![Anchor::of(vec![1])],
             stances: vec![
                 Stance::default(),
-                Stance { head: models::face::pose_plan::LISTENING_HEAD, smile: 0.0 },
+                Stance { head: models::face::pose_plan::LISTENING_HEAD, ..Stance::default() },
             ],
             breaths: vec![0.0],
             looks,
@@ -400,8 +479,8 @@ mod tests {
             frames,
             ..Manifest::default()
         };
-        let (key, altref_frame) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
-        Arc::new(PoseSet::new(manifest, key, altref_frame, bytes).unwrap())
+        let (key, anchors) = (Bytes::from_static(b"key"), vec![Bytes::from_static(b"anchor")]);
+        Arc::new(PoseSet::new(manifest, key, anchors, bytes).unwrap())
     }
 
     fn phones(names: &[&str]) -> Vec<Phone> {
@@ -522,7 +601,7 @@ mod tests {
     #[test]
     fn a_key_that_is_left_out_costs_no_second_anchor() {
         let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
-        let mut altref_count = 0;
+        let mut anchor_count = 0;
         for n in 0..25 * 30 {
             if n > 0 && n % 5 == 0 {
                 animator.request_key_frame();
@@ -531,33 +610,33 @@ mod tests {
             if frame.is_key_frame && n > 0 {
                 animator.on_key_frame_dropped();
             }
-            altref_count += usize::from(*frame.payload == *b"anchor");
+            anchor_count += usize::from(*frame.payload == *b"anchor");
         }
-        assert_eq!(altref_count, 1);
+        assert_eq!(anchor_count, 1);
     }
 
     #[test]
     fn an_anchor_goes_before_what_depends_on_it_and_again_after_each_key() {
         let mut animator = AvatarAnimator::new(test_pose_set(), 25, 1);
-        let mut altref_sent_at = None;
-        let (mut altref_count, mut leant) = (0, 0);
+        let mut anchor_sent_at = None;
+        let (mut anchor_count, mut leant) = (0, 0);
         for n in 0..25 * 60 {
             if n % 500 == 0 {
                 animator.request_key_frame();
             }
             let Some(frame) = animator.next_frame(at(n), None) else { continue };
             if frame.is_key_frame {
-                altref_sent_at = None;
+                anchor_sent_at = None;
             } else if *frame.payload == *b"anchor" {
                 assert!(frame.base_layer, "a reference frame is sent reliably");
-                assert_eq!(altref_sent_at.replace(n), None, "one is enough");
-                altref_count += 1;
+                assert_eq!(anchor_sent_at.replace(n), None, "one is enough");
+                anchor_count += 1;
             } else if frame.payload[0] >= 30 {
-                assert!(altref_sent_at.is_some(), "frame {n}");
+                assert!(anchor_sent_at.is_some(), "frame {n}");
                 leant += 1;
             }
         }
-        assert_eq!(altref_count, 3);
+        assert_eq!(anchor_count, 3);
         assert!(leant > 30, "{leant}");
     }
 
@@ -720,22 +799,17 @@ mod tests {
             next.payload[0] >= 30 && next.payload.len() > 6,
             "the current pose continues, without a reference frame before it"
         );
-        let index = better.nearest_frame(
-            &animator.idle_motion.update(animator.now),
-            Mouth::default(),
-            false,
-        );
-        assert_eq!(next.payload.as_ptr(), better.frame(index, 0).as_ptr(), "of the better set");
+        let bytes = (0..31).map(|frame| better.frame(frame, 0).as_ptr());
+        assert!(bytes.into_iter().any(|bytes| bytes == next.payload.as_ptr()), "of the better set");
     }
 
     #[test]
     fn a_better_set_with_other_keys_sends_them_first() {
-        let other = |key: &'static [u8], altref_frame: &'static [u8]| {
+        let other = |key: &'static [u8], anchor: &'static [u8]| {
             let set = test_pose_set();
-            let frames =
-                (0..31).flat_map(|i| [0, 1].map(|level| set.frame(i, level).clone())).collect();
-            let (key, altref_frame) = (Bytes::from_static(key), Bytes::from_static(altref_frame));
-            let set = PoseSet::new(set.manifest().clone(), key, altref_frame, frames).unwrap();
+            let frames = (0..31).map(|i| [0, 1].map(|level| set.frame(i, level).clone()).to_vec());
+            let (key, anchors) = (Bytes::from_static(key), vec![Bytes::from_static(anchor)]);
+            let set = PoseSet::new(set.manifest().clone(), key, anchors, frames.collect()).unwrap();
             Arc::new(PoseCache::new(Arc::new(set)))
         };
         let (mut animator, poses) = animator_and_poses();
@@ -773,3 +847,7 @@ mod tests {
         );
     }
 }
+
+#[cfg(test)]
+#[path = "motion_tests.rs"]
+mod motion_tests;

@@ -161,8 +161,9 @@ impl Avatars {
 
 /// The avatars that calls may show: the stock avatars, and custom avatars whose pose set comes with
 /// a call. Concurrent calls share a custom pose set, and the last call frees it. While a custom
-/// avatar is being drawn, partial pose sets arrive first. All its calls switch to the most complete
-/// set that has arrived.
+/// avatar is being drawn, partial pose sets arrive first. After an upgrade it may be drawn again.
+/// All its calls switch to the best set that has arrived, but none to another framing or size: those
+/// of a call are fixed at its start.
 #[derive(Default)]
 pub(crate) struct AvatarLibrary {
     stock: Avatars,
@@ -173,19 +174,19 @@ pub(crate) struct AvatarLibrary {
 
 #[derive(Default)]
 struct CustomAvatars {
-    /// The best pose set per avatar id, and its completeness.
-    best: HashMap<String, (u8, Weak<PoseCache>)>,
+    /// The best pose set per avatar id, and its rank ([`PoseSetFile::rank`]).
+    best: HashMap<String, ((u32, u8), Weak<PoseCache>)>,
     /// The latest set that arrived without a call. It is stored because a call with a less complete
     /// set may be about to start.
     latest: Option<Arc<PoseCache>>,
 }
 
 impl CustomAvatars {
-    /// The best pose set of an avatar, if it has at least this completeness.
-    fn find(&self, id: &str, min_completeness: u8) -> Option<Arc<PoseCache>> {
+    /// The best pose set of an avatar, if it has at least this rank.
+    fn find(&self, id: &str, min_rank: (u32, u8)) -> Option<Arc<PoseCache>> {
         self.best
             .get(id)
-            .filter(|(known, _)| *known >= min_completeness)
+            .filter(|(known, _)| *known >= min_rank)
             .and_then(|(_, poses)| poses.upgrade())
     }
 }
@@ -252,7 +253,7 @@ impl AvatarLibrary {
     }
 
     fn load_custom(&self, id: &str, face: &PoseSetFile) -> Result<Arc<PoseCache>, pose_set::Error> {
-        if let Some(poses) = self.lock_custom().find(id, face.completeness) {
+        if let Some(poses) = self.lock_custom().find(id, face.rank()) {
             return Ok(poses);
         }
         // Parsed without the lock, because it takes a few milliseconds. If two arrive at once, one
@@ -260,13 +261,14 @@ impl AvatarLibrary {
         let set = PoseSet::parse(&Bytes::from_owner(Arc::clone(&face.data)))?;
         let poses = Arc::new(PoseCache::new(Arc::new(set)));
         let mut custom = self.lock_custom();
-        if let Some(poses) = custom.find(id, face.completeness) {
+        if let Some(poses) = custom.find(id, face.rank()) {
             return Ok(poses);
         }
         custom.best.retain(|_, (_, poses)| poses.strong_count() > 0);
-        let replaced =
-            custom.best.insert(id.to_owned(), (face.completeness, Arc::downgrade(&poses)));
-        if let Some(replaced) = replaced.and_then(|(_, poses)| poses.upgrade()) {
+        let replaced = custom.best.insert(id.to_owned(), (face.rank(), Arc::downgrade(&poses)));
+        if let Some(replaced) = replaced.and_then(|(_, poses)| poses.upgrade())
+            && is_shown_alike(&replaced, &poses)
+        {
             replaced.set_upgrade(Arc::clone(&poses));
         }
         Ok(poses)
@@ -277,11 +279,19 @@ impl AvatarLibrary {
     }
 }
 
+/// Whether a running call may switch from one set to the other.
+fn is_shown_alike(one: &PoseCache, other: &PoseCache) -> bool {
+    let [one, other] = [one, other].map(|poses| poses.pose_set().manifest());
+    (one.width, one.height, one.framing) == (other.width, other.height, other.framing)
+}
+
 #[cfg(test)]
 mod tests {
     use conversation::id::ConversationId;
     use conversation::settings::AgentTurnConfig;
     use engine_api::AvatarChoice;
+    use models::face::Framing;
+    use models::face::pose_set::Manifest;
 
     use super::*;
 
@@ -293,7 +303,7 @@ mod tests {
     }
 
     fn pose_set_file(file: &[u8], share: u8) -> PoseSetFile {
-        PoseSetFile { data: file.into(), completeness: share }
+        PoseSetFile { data: file.into(), completeness: share, version: 3 }
     }
 
     #[test]
@@ -347,6 +357,54 @@ mod tests {
         );
         library.swap_pose_set("max", &pose_set_file(files[0], 1));
         assert_eq!(library.lock_custom().best["zoe"].1.strong_count(), 0);
+    }
+
+    #[test]
+    fn calls_go_on_with_a_renewed_set_of_the_same_framing() {
+        let library = AvatarLibrary::new(Avatars::built_in().unwrap());
+        let files = [BUILT_IN_AVATARS[1].0, BUILT_IN_AVATARS[2].0];
+        let renewed = |version: u32, file: &[u8]| PoseSetFile {
+            version,
+            ..pose_set_file(file, if version == 4 { 40 } else { 100 })
+        };
+        let old = library.resolve_avatar(&call("zoe", Some(files[0]))).0.unwrap();
+        library.swap_pose_set("zoe", &renewed(2, files[1]));
+        assert!(old.upgrade().is_none(), "never to an older version");
+        library.swap_pose_set("zoe", &renewed(4, files[1]));
+        let new = old.upgrade().unwrap();
+        assert_eq!(new.pose_set().manifest().name, "Martin");
+        let again = library.resolve_avatar(&call("zoe", Some(files[0]))).0.unwrap();
+        assert!(Arc::ptr_eq(new, &again), "a call with the old set starts with the new one");
+        let manifest = new.pose_set().manifest();
+        let framing = match manifest.framing {
+            Framing::Close => Framing::Bust,
+            Framing::Bust => Framing::Close,
+        };
+        for other in [
+            Manifest { framing, ..manifest.clone() },
+            Manifest { width: manifest.height + 2, ..manifest.clone() },
+        ] {
+            let other = reframed(new.pose_set(), other);
+            library.swap_pose_set("zoe", &renewed(5, &other));
+            assert!(again.upgrade().is_none(), "its framing and size are fixed");
+            let next = library.resolve_avatar(&call("zoe", Some(&other))).0.unwrap();
+            assert!(!Arc::ptr_eq(&next, &again), "the next call starts with them");
+            library.lock_custom().latest = None;
+            drop(next);
+            library.lock_custom().best.insert("zoe".into(), ((4, 40), Arc::downgrade(&again)));
+        }
+    }
+
+    /// The file of a set with another description, without the pictures that do not matter.
+    fn reframed(set: &PoseSet, manifest: Manifest) -> Vec<u8> {
+        let poses: Vec<Vec<Bytes>> = set
+            .manifest()
+            .frames
+            .iter()
+            .map(|(_, levels)| levels.iter().map(|_| Bytes::from_static(b"x")).collect())
+            .collect();
+        let anchors = manifest.anchors.iter().map(|_| Bytes::from_static(b"x")).collect();
+        PoseSet::new(manifest, Bytes::from_static(b"x"), anchors, poses).unwrap().to_bytes()
     }
 
     #[test]

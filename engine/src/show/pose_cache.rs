@@ -1,16 +1,25 @@
 //! Maps a requested pose to the nearest encoded frame.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use models::face::{Brows, Eyes, Look, Mouth, PoseId, PoseSet, Stance};
+use models::face::{Brows, Eyes, Look, Mouth, PoseId, PoseSet};
 
-use super::idle_motion::PoseState;
+use super::motion::PoseState;
+use super::nearest::{Axis, Limits, NearestTable, Point, squared_distance};
+use super::stance_paths::StancePaths;
 
-/// Weight of a full smile against one radian of head rotation: half a smile counts as one degree.
-const SMILE_WEIGHT: f32 = 1.2e-3;
+/// A frame, and what a receiver must have to show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Number of the frame.
+    pub frame: u16,
+    /// Number of the anchor to which it refers; `None` = the key frame. One frame shows different
+    /// pictures with different anchors.
+    pub anchor: Option<u8>,
+}
 
 /// The poses of an avatar, with a nearest-pose search.
 pub struct PoseCache {
@@ -18,41 +27,61 @@ pub struct PoseCache {
     /// A better pose set of the same avatar, if there is one. Another thread writes it once;
     /// readers take no lock.
     upgrade: OnceLock<Arc<PoseCache>>,
-    /// The stances in which lips move, each with the looks that are baked with every mouth. While
-    /// lips move only these looks are used, so that the eyes do not flicker with the lips. Rest
-    /// comes first; the list is never empty.
-    speaking_stances: Vec<(u8, Vec<u8>)>,
+    /// By number of the stance.
+    stances: Vec<StancePoses>,
+    paths: StancePaths,
+    mouths: MouthTables,
     mean_frame_bytes: f64,
+}
+
+/// The baked poses of a stance.
+#[derive(Clone, Default)]
+struct StancePoses {
+    anchor: Option<u8>,
+    /// Those that are shown while lips move come first.
+    looks: Vec<LookPoses>,
+    /// Number of the looks that are shown while lips move. These have several mouths, so that the
+    /// eyes do not flicker with the lips. On the way between two heads, all looks: there the lips
+    /// are nearly shut, and shut during a blink.
+    speech_looks: usize,
+}
+
+/// The baked poses of a stance with one look.
+#[derive(Clone)]
+struct LookPoses {
+    look: Look,
+    /// For each mouth, the frame with the nearest baked one.
+    by_mouth: Vec<u16>,
+    /// For each breath, the frame with closed lips.
+    by_breath: Vec<u16>,
 }
 
 impl PoseCache {
     /// A cache over a pose set.
     #[must_use]
     pub fn new(set: Arc<PoseSet>) -> Self {
+        let mut stances = baked_poses(&set);
+        // A stance without frames looks like rest.
+        let rest = stances.first().cloned().unwrap_or_default();
+        stances.iter_mut().filter(|poses| poses.looks.is_empty()).for_each(|poses| {
+            poses.clone_from(&rest);
+        });
         let manifest = set.manifest();
-        let count = manifest.mouths.len();
-        let mut mouths: HashMap<(u8, u8), usize> = HashMap::new();
-        for (key, _) in manifest.frames.iter().filter(|(key, _)| key.breath == 0) {
-            *mouths.entry((key.stance, key.look)).or_default() += 1;
-        }
-        let looks = |stance: u8| {
-            let all = 0..manifest.looks.len() as u8;
-            all.filter(|look| mouths.get(&(stance, *look)) == Some(&count)).collect::<Vec<u8>>()
-        };
-        let moving = (1..manifest.stances.len() as u8).map(|stance| (stance, looks(stance)));
-        let upright = Some(looks(0)).filter(|looks| !looks.is_empty()).unwrap_or_else(|| vec![0]);
-        let talking = std::iter::once((0, upright))
-            .chain(moving.filter(|(_, looks)| count > 1 && !looks.is_empty()))
+        let lengths: Vec<f64> = manifest
+            .frames
+            .iter()
+            .filter(|(id, _)| id.mouth != 0 && (id.stance, id.look) == (0, 0))
+            .map(|(_, lengths)| lengths.first().map_or(0.0, |n| f64::from(*n)))
             .collect();
-        let finest = |lengths: &[u32]| lengths.first().map_or(0.0, |n| f64::from(*n));
-        let speaking_frames =
-            manifest.frames.iter().filter(|(k, _)| k.mouth != 0).map(|(_, n)| finest(n));
-        let (count, sum) =
-            speaking_frames.fold((0.0, 0.0), |(n, sum), bytes| (n + 1.0, sum + bytes));
-        let mean_bytes = if count > 0.0 { sum / count } else { 0.0 };
         Self {
-            speaking_stances: talking,
-            mean_frame_bytes: mean_bytes,
+            paths: StancePaths::new(
+                &set,
+                |stance| stances[usize::from(stance)].moves_lips(),
+                |stance| stances[usize::from(stance)].anchor,
+            ),
+            mouths: MouthTables::new(&manifest.mouths),
+            mean_frame_bytes: lengths.iter().sum::<f64>() / lengths.len().max(1) as f64,
+            stances,
             pose_set: set,
             upgrade: OnceLock::new(),
         }
@@ -81,71 +110,42 @@ impl PoseCache {
         self.pose_set.key_frame()
     }
 
-    /// The altref frame, the second reference frame.
+    /// An anchor, a second reference frame, by its number.
     #[must_use]
-    pub fn altref_frame(&self) -> &Bytes {
-        self.pose_set.altref_frame()
+    pub fn anchor_frame(&self, anchor: u8) -> &Bytes {
+        self.pose_set.anchor_frame(anchor)
     }
 
-    /// Whether a frame refers to the altref frame.
+    /// The number of an anchor with this frame, which another set of the avatar may have too.
     #[must_use]
-    pub fn uses_altref(&self, index: u16) -> bool {
-        self.pose_set.uses_altref(index)
+    pub fn find_anchor(&self, frame: &Bytes) -> Option<u8> {
+        let found = self.pose_set.anchor_frames().iter().position(|anchor| anchor == frame);
+        found.map(|n| n as u8)
     }
 
-    /// Number of the frame nearest to this pose. Equal numbers mean the same picture. `speaking`
-    /// restricts the eyes to looks that are baked with every mouth.
+    /// The frame nearest to this pose. Equal results mean the same picture. `speaking` restricts
+    /// the eyes to looks that are shown while lips move.
     #[must_use]
-    pub fn nearest_frame(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> u16 {
-        self.pose_set.frame_index(self.nearest_pose_id(pose_state, mouth, speaking))
-    }
-
-    /// The nearest value of each part of the pose; the combination may not be baked.
-    fn nearest_pose_id(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> PoseId {
+    pub fn nearest_frame(&self, pose_state: &PoseState, mouth: Mouth, speaking: bool) -> Shown {
         let mouth = self.nearest_mouth(mouth);
-        if mouth != 0 {
-            let nearest = index_of_min(
-                self.speaking_stances
-                    .iter()
-                    .map(|(stance, _)| self.stance_distance(*stance, pose_state.stance)),
-            );
-            let (stance, looks) = &self.speaking_stances[usize::from(nearest)];
-            return PoseId {
-                stance: *stance,
-                look: self.nearest_look(looks, pose_state.look),
-                mouth,
-                breath: 0,
-            };
-        }
-        let stance = index_of_min(
-            (0..self.pose_set.manifest().stances.len() as u8)
-                .map(|s| self.stance_distance(s, pose_state.stance)),
-        );
-        let look = if speaking {
-            let there = self
-                .speaking_stances
-                .iter()
-                .find(|(talks, _)| *talks == stance)
-                .unwrap_or(&self.speaking_stances[0]);
-            self.nearest_look(&there.1, pose_state.look)
+        let stance = &self.stances[usize::from(pose_state.stance)];
+        let count = if mouth != 0 || speaking { stance.speech_looks } else { stance.looks.len() };
+        let looks = &stance.looks[..count];
+        let nearest = looks.iter().map(|poses| look_distance(&poses.look, &pose_state.look));
+        let look = &looks[usize::from(index_of_min(nearest))];
+        let frame = if mouth == 0 {
+            let breaths = &self.pose_set.manifest().breaths;
+            let nearest = breaths.iter().map(|breath| (breath - pose_state.breath).abs());
+            look.by_breath[usize::from(index_of_min(nearest))]
         } else {
-            index_of_min(
-                self.pose_set
-                    .manifest()
-                    .looks
-                    .iter()
-                    .map(|look| look_distance(look, &pose_state.look)),
-            )
+            look.by_mouth[usize::from(mouth)]
         };
-        let breaths = &self.pose_set.manifest().breaths;
-        let breath = index_of_min(breaths.iter().map(|breath| (breath - pose_state.breath).abs()));
-        PoseId { stance, look, mouth, breath }
+        Shown { frame, anchor: stance.anchor }
     }
 
-    /// Whether lips also move in a stance other than rest.
-    #[must_use]
-    pub fn can_speak_leaning(&self) -> bool {
-        self.speaking_stances.len() > 1
+    /// The ways of the head.
+    pub(super) fn paths(&self) -> &StancePaths {
+        &self.paths
     }
 
     /// A frame by its number, at a quality level; level 0 is the finest.
@@ -154,48 +154,128 @@ impl PoseCache {
         self.pose_set.frame(index, level)
     }
 
-    /// Mean length of a frame with moving lips, bytes.
+    /// Mean length of a frame of moving lips, bytes.
     #[must_use]
     pub fn mean_frame_bytes(&self) -> f64 {
         self.mean_frame_bytes
     }
 
-    /// Index of the baked mouth nearest to `mouth`. A closure maps to a closure.
+    /// Index of the mouth nearest to `mouth`. A closure maps to a closure. It may not be baked in a
+    /// stance with a look.
     #[must_use]
     pub fn nearest_mouth(&self, mouth: Mouth) -> u8 {
-        let mouths = &self.pose_set.manifest().mouths;
-        let closure = |m: &Mouth| (m.press > 0.7, m.tuck > 0.7);
-        let distance = |m: &Mouth| {
-            let misses = if closure(m) == closure(&mouth) { 0.0 } else { 10.0 };
-            let d = |a: f32, b: f32, weight: f32| (a - b) * (a - b) * weight;
-            // The tongue is visible only in an open mouth.
-            misses
-                + d(m.jaw, mouth.jaw, 2.0)
-                + d(m.width, mouth.width, 0.3)
-                + d(m.round, mouth.round, 0.7)
-                + d(m.press, mouth.press, 1.0)
-                + d(m.tuck, mouth.tuck, 0.8)
-                + d(m.tongue, mouth.tongue, 0.25 * (mouth.jaw * 3.0).min(1.0))
-        };
-        index_of_min(mouths.iter().map(distance))
+        self.mouths.nearest(&mouth)
+    }
+}
+
+impl StancePoses {
+    /// Whether more than one mouth is baked.
+    fn moves_lips(&self) -> bool {
+        self.looks.iter().any(|poses| poses.by_mouth.iter().any(|n| *n != poses.by_mouth[0]))
+    }
+}
+
+/// The baked poses of each stance.
+fn baked_poses(set: &PoseSet) -> Vec<StancePoses> {
+    let manifest = set.manifest();
+    let frames = || manifest.frames.iter().map(|(id, _)| *id).zip(0..);
+    // The poses of each stance with each look, and their frames.
+    let mut poses: BTreeMap<(u8, u8), Vec<(PoseId, u16)>> = BTreeMap::new();
+    for (id, frame) in frames() {
+        poses.entry((id.stance, id.look)).or_default().push((id, frame));
+    }
+    for (head, raised) in set.heads().iter().filter_map(|head| Some((head.stance, head.raised?))) {
+        for (id, frame) in frames().filter(|(id, _)| (id.stance, id.look) == (head, 0)) {
+            let shown = PoseId { stance: raised, ..id };
+            poses.entry((raised, 0)).or_default().push((shown, frame));
+        }
+    }
+    let of_stance = |stance: u8| {
+        let is_head =
+            set.heads().iter().any(|head| head.stance == stance || head.raised == Some(stance));
+        let looks = poses.iter().filter(|((of, _), _)| *of == stance);
+        let (mut spoken, mut silent): (Vec<_>, Vec<_>) =
+            looks.partition(|(_, poses)| !is_head || poses.iter().any(|(id, _)| id.mouth != 0));
+        if spoken.is_empty() {
+            std::mem::swap(&mut spoken, &mut silent);
+        }
+        let anchor = spoken.first().map(|(_, poses)| poses[0]);
+        StancePoses {
+            anchor: anchor.and_then(|(id, frame)| set.anchor_of(frame, id)),
+            speech_looks: spoken.len(),
+            looks: spoken
+                .into_iter()
+                .chain(silent)
+                .map(|((_, look), poses)| look_poses(set, *look, poses))
+                .collect(),
+        }
+    };
+    (0..manifest.stances.len() as u8).map(of_stance).collect()
+}
+
+/// The frames of these poses of one stance with one look.
+fn look_poses(set: &PoseSet, look: u8, poses: &[(PoseId, u16)]) -> LookPoses {
+    let manifest = set.manifest();
+    let breathed_out = || poses.iter().filter(|(id, _)| id.breath == 0);
+    let nearest_mouth = |wanted: &Mouth| {
+        let mouth = |id: &PoseId| &manifest.mouths[usize::from(id.mouth)];
+        let near = index_of_min(breathed_out().map(|(id, _)| mouth_distance(mouth(id), wanted)));
+        breathed_out().nth(usize::from(near)).unwrap_or(&poses[0]).1
+    };
+    let by_mouth: Vec<u16> = manifest.mouths.iter().map(nearest_mouth).collect();
+    let breath = |breath: u8| {
+        let found = poses.iter().find(|(id, _)| (id.mouth, id.breath) == (0, breath));
+        found.map_or(by_mouth[0], |(_, frame)| *frame)
+    };
+    let by_breath = (0..manifest.breaths.len() as u8).map(breath).collect();
+    LookPoses { look: manifest.looks[usize::from(look)], by_mouth, by_breath }
+}
+
+/// The nearest of a set's mouths, by the closure of the requested one: none, pressed, tucked, both.
+struct MouthTables([NearestTable<6, 2>; 4]);
+
+impl MouthTables {
+    fn new(mouths: &[Mouth]) -> Self {
+        let points: Vec<(u8, Point<6>)> = (0..).zip(mouths.iter().map(mouth_point)).collect();
+        let weights = [0.0, 1.0].map(mouth_weights);
+        let weights: Limits<6> = std::array::from_fn(|i| weights.map(|weights| weights[i]));
+        let unit = [0.0, 1.0];
+        let limits = [unit, [-1.0, 1.0], unit, unit, unit, unit];
+        let axes = [(0, 10), (2, 4)].map(|(value, parts)| Axis { value, parts });
+        Self(std::array::from_fn(|class| {
+            let same =
+                points.iter().copied().filter(|(n, _)| closure(&mouths[usize::from(*n)]) == class);
+            let same: Vec<_> = same.collect();
+            let candidates = if same.is_empty() { &points } else { &same };
+            NearestTable::new(candidates, limits, weights, axes)
+        }))
     }
 
-    /// The one of `looks` that is nearest to `look`.
-    fn nearest_look(&self, looks: &[u8], look: Look) -> u8 {
-        let all = &self.pose_set.manifest().looks;
-        looks[usize::from(index_of_min(
-            looks.iter().map(|i| look_distance(&all[usize::from(*i)], &look)),
-        ))]
+    fn nearest(&self, mouth: &Mouth) -> u8 {
+        self.0[closure(mouth)].nearest(mouth_point(mouth), mouth_weights(mouth.jaw))
     }
+}
 
-    /// Distance of a baked stance from `stance`.
-    fn stance_distance(&self, baked: u8, stance: Stance) -> f32 {
-        let baked = &self.pose_set.manifest().stances[usize::from(baked)];
-        let (a, b) = (&baked.head, &stance.head);
-        let head =
-            (a.yaw - b.yaw).powi(2) + (a.pitch - b.pitch).powi(2) + (a.roll - b.roll).powi(2);
-        head + SMILE_WEIGHT * (baked.smile - stance.smile).powi(2)
-    }
+/// Index of the closure of a mouth.
+fn closure(mouth: &Mouth) -> usize {
+    usize::from(mouth.press > 0.7) + 2 * usize::from(mouth.tuck > 0.7)
+}
+
+fn mouth_point(mouth: &Mouth) -> Point<6> {
+    [mouth.jaw, mouth.width, mouth.round, mouth.press, mouth.tuck, mouth.tongue]
+}
+
+/// The tongue is visible only in an open mouth.
+fn mouth_weights(jaw: f32) -> Point<6> {
+    [2.0, 0.3, 0.7, 1.0, 0.8, 0.25 * (jaw * 3.0).min(1.0)]
+}
+
+/// Distance of a baked mouth from the requested one. A closure is nearest to a closure.
+fn mouth_distance(baked: &Mouth, wanted: &Mouth) -> f32 {
+    /// More than any other difference.
+    const WRONG_CLOSURE: f32 = 10.0;
+    let wrong = if closure(baked) == closure(wanted) { 0.0 } else { WRONG_CLOSURE };
+    wrong + squared_distance(&mouth_point(baked), &mouth_point(wanted), &mouth_weights(wanted.jaw))
 }
 
 /// Distance of a baked look from the requested one.
@@ -224,113 +304,94 @@ fn index_of_min(distances: impl Iterator<Item = f32>) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use conversation::event::AgentState;
-    use conversation::time::Time;
     use models::face::bake::PosePlan;
-    use models::face::pose_set::Manifest;
 
+    use super::super::test_poses::{cache_of, shown_pose};
     use super::*;
-    use crate::show::idle_motion::IdleMotion;
-    use crate::show::visemes::Viseme;
 
-    /// All poses that are baked today, one byte each.
-    fn cache() -> PoseCache {
-        let PosePlan { stances, looks, mouths, breaths, altref_stances, .. } = PosePlan::new();
-        let keys = PosePlan::new().pose_ids();
-        let manifest = Manifest {
-            quantizers: vec![8, 30],
-            altref_stances,
-            stances,
-            looks,
-            mouths,
-            breaths,
-            frames: keys.iter().map(|key| (*key, Vec::new())).collect(),
-            ..Manifest::default()
-        };
-        let frames = vec![Bytes::from_static(b"x"); keys.len()];
-        let (key, altref_frame) = (Bytes::from_static(b"key"), Bytes::from_static(b"anchor"));
-        PoseCache::new(Arc::new(PoseSet::new(manifest, key, altref_frame, frames).unwrap()))
-    }
-
-    /// Distance of two pictures, in five units: quarters of the lean, thirds of a nod, halves of a
-    /// smile, fifths of a breath, and the raise or knit of the brows.
-    fn pose_jump(cache: &PoseCache, a: PoseId, b: PoseId) -> [f32; 5] {
-        let (stances, looks) =
-            (&cache.pose_set.manifest().stances, &cache.pose_set.manifest().looks);
-        let measures = |key: PoseId| {
-            let Stance { head, smile } = stances[usize::from(key.stance)];
-            let lean = head.roll / models::face::pose_plan::LISTENING_HEAD.roll;
-            let nod = (head.pitch - lean * models::face::pose_plan::LISTENING_HEAD.pitch)
-                / models::face::pose_plan::NOD_DEPTH;
-            let brows = looks[usize::from(key.look)].brows;
-            ([lean * 4.0, nod * 3.0, smile * 2.0, f32::from(key.breath)], [brows.raise, brows.knit])
-        };
-        let ((a, c), (b, d)) = (measures(a), measures(b));
-        let brows = (c[0] - d[0]).abs().max((c[1] - d[1]).abs());
-        std::array::from_fn(|i| if i < 4 { (a[i] - b[i]).abs() } else { brows })
+    #[test]
+    fn each_baked_pose_is_found_with_its_anchor() {
+        let cache = cache_of(PosePlan::new());
+        let set = cache.pose_set();
+        let manifest = set.manifest();
+        for (id, _) in &manifest.frames {
+            let mouth = manifest.mouths[usize::from(id.mouth)];
+            let pose_state = PoseState {
+                look: manifest.looks[usize::from(id.look)],
+                stance: id.stance,
+                breath: manifest.breaths[usize::from(id.breath)],
+                ready_to_speak: true,
+            };
+            let shown = cache.nearest_frame(&pose_state, mouth, false);
+            let found = shown_pose(&cache, shown);
+            assert_eq!(found, *id);
+            assert_eq!(shown.anchor, set.anchor_of(shown.frame, found), "{id:?}");
+        }
     }
 
     #[test]
-    fn only_encoded_poses_are_requested_and_no_pose_jumps() {
-        let cache = cache();
-        let states = [AgentState::Listening, AgentState::Thinking, AgentState::Speaking];
-        let mut random = 1u32;
-        let mut one_in = |n: u32| {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (random >> 8).is_multiple_of(n)
-        };
-        let mut seen = std::collections::HashSet::new();
-        for (seed, hurry) in (0..40).flat_map(|seed| [25, 150].map(|hurry| (seed, hurry))) {
-            let mut idle_motion = IdleMotion::new(seed);
-            let mut last = PoseId::default();
-            let mut state = 0;
-            for n in 0..25 * 120u64 {
-                let now = Time::from_micros(n * 40_000);
-                if one_in(hurry) {
-                    state = (state + if one_in(2) { 1 } else { 2 }) % 3;
-                    idle_motion.set_state(states[state], now);
-                }
-                if one_in(60) {
-                    idle_motion.request_nod(now);
-                }
-                if one_in(100) {
-                    idle_motion.on_user_speech();
-                }
-                if one_in(20) {
-                    idle_motion.on_speech_pause(now);
-                }
-                let pose_state = idle_motion.update(now);
-                let speaking = states[state] == AgentState::Speaking;
-                let lips = if speaking && pose_state.ready_to_speak {
-                    Viseme::Aa.mouth()
-                } else {
-                    Mouth::default()
-                };
-                let key = cache.nearest_pose_id(&pose_state, lips, speaking);
-                let shown = cache.pose_set.manifest().frames
-                    [usize::from(cache.pose_set.frame_index(key))]
-                .0;
-                assert_eq!(shown, key, "seed {seed}, frame {n}: {pose_state:?}");
-                let [lean, nod, smile, breath, brows] = pose_jump(&cache, last, key);
-                let details = format!("seed {seed}, frame {n}: {last:?} to {key:?}");
-                assert!(lean <= 2.01 && nod <= 2.1 && smile <= 1.01 && breath <= 2.01, "{details}");
-                // At most half of the brows' range per frame. The full range is allowed behind lids
-                // that close or open, and where speech ends a thought: lips do not wait for brows.
-                let look = |key: PoseId| cache.pose_set.manifest().looks[usize::from(key.look)];
-                let blinks = look(last).eyes.lids + look(key).eyes.lids > 0.2;
-                let begins = last.mouth == 0 && key.mouth != 0;
-                assert!(brows <= if blinks || begins { 0.46 } else { 0.26 }, "{details}");
-                seen.extend([(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]);
-                last = key;
+    fn raised_brows_show_the_mouths_of_their_head_on_their_own_anchor() {
+        let cache = cache_of(PosePlan::new());
+        let manifest = cache.pose_set().manifest();
+        let raised = cache.pose_set().heads().iter().filter_map(|head| Some((head, head.raised?)));
+        for (head, raised) in raised {
+            let nearest = |stance: u8, lids: f32, mouth: u8| {
+                let mut pose_state = PoseState { stance, ..PoseState::default() };
+                pose_state.look.eyes.lids = lids;
+                cache.nearest_frame(&pose_state, manifest.mouths[usize::from(mouth)], true)
+            };
+            for mouth in 1..manifest.mouths.len() as u8 {
+                let [own, other] = [head.stance, raised].map(|stance| nearest(stance, 0.0, mouth));
+                assert_eq!(own.frame, other.frame);
+                assert_ne!(own.anchor, other.anchor);
+                let blink = nearest(raised, 1.0, mouth);
+                assert_eq!(shown_pose(&cache, blink).stance, raised);
+                assert_eq!(blink.anchor, other.anchor);
             }
         }
-        let unseen = |key: &&PoseId| {
-            [(0, key.stance, 0), (1, key.look, 0), (2, key.stance, key.breath)]
-                .iter()
-                .any(|k| !seen.contains(k))
-        };
-        let keys = PosePlan::new().pose_ids();
-        let unseen: Vec<&PoseId> = keys.iter().filter(unseen).collect();
-        assert!(unseen.is_empty(), "baked but never used: {unseen:?}");
+    }
+
+    #[test]
+    fn each_subset_of_a_plan_shows_what_it_has() {
+        let plan = PosePlan::new();
+        for subset in plan.progressive_subsets() {
+            let cache = cache_of(plan.subset(&subset));
+            let manifest = cache.pose_set().manifest();
+            for stance in 0..manifest.stances.len() as u8 {
+                for (look, mouth) in plan
+                    .looks
+                    .iter()
+                    .flat_map(|look| plan.mouths.iter().map(move |mouth| (look, mouth)))
+                {
+                    let pose_state = PoseState { stance, look: *look, ..PoseState::default() };
+                    let id = shown_pose(&cache, cache.nearest_frame(&pose_state, *mouth, true));
+                    let shared = cache.pose_set().heads().iter().any(|head| {
+                        head.raised == Some(stance) && head.stance == id.stance && id.look == 0
+                    });
+                    assert!(id.stance == stance || shared, "{stance}: {id:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_closure_is_shown_as_a_closure_in_each_stance_in_which_lips_move() {
+        let cache = cache_of(PosePlan::new());
+        let manifest = cache.pose_set().manifest();
+        let closures = manifest.mouths.iter().filter(|mouth| closure(mouth) != 0);
+        for mouth in closures {
+            for (stance, poses) in (0..).zip(&cache.stances) {
+                for spoken in
+                    poses.looks[..poses.speech_looks].iter().filter(|_| poses.moves_lips())
+                {
+                    let pose_state =
+                        PoseState { stance, look: spoken.look, ..PoseState::default() };
+                    let id = shown_pose(&cache, cache.nearest_frame(&pose_state, *mouth, true));
+                    let shown = &manifest.mouths[usize::from(id.mouth)];
+                    // On the way, closed eyes have closed lips only.
+                    assert!(closure(shown) == closure(mouth) || id.mouth == 0, "{id:?}");
+                }
+            }
+        }
     }
 }

@@ -149,6 +149,16 @@ fn visemes_of_phone(phone: &str) -> [Option<(Viseme, f32)>; 2] {
     }
 }
 
+/// Whether a phone is a pause.
+pub(super) fn is_silence(phone: &str) -> bool {
+    matches!(visemes_of_phone(phone), [Some((Viseme::Sil, _)), _])
+}
+
+/// Whether a phone begins with a mouth that is at least half open.
+pub(super) fn open_vowel(phone: &str) -> bool {
+    matches!(visemes_of_phone(phone), [Some((viseme, k)), _] if viseme.mouth().jaw * k > 0.44)
+}
+
 /// Share of a diphthong's duration for its first half.
 const DIPHTHONG_SPLIT: f32 = 0.55;
 /// Time constants of the dominance before and after the phone, seconds: lips move ahead of the

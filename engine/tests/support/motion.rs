@@ -106,13 +106,20 @@ impl Patch {
 
     /// Displacement in pixels.
     fn displacement(&self, picture: &I420) -> [f32; 2] {
-        let side = -self.reach..=self.reach;
-        let all = side.clone().flat_map(|y| side.clone().map(move |x| (x, y)));
-        // Every second pixel of the patch is enough to find the best whole pixel.
-        let (_, (x, y)) = all
-            .map(|at| (self.similarity(picture, at, 2), at))
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .unwrap_or_default();
+        let best = |places: &mut dyn Iterator<Item = (i32, i32)>, pixels: usize| {
+            places
+                .map(|at| (self.similarity(picture, at, pixels), at))
+                .max_by(|a, b| a.0.total_cmp(&b.0))
+                .unwrap_or_default()
+                .1
+        };
+        // The correlation is smooth: every second place and every third pixel of the patch are
+        // enough to come near its maximum.
+        let side = || (-self.reach..=self.reach).step_by(2);
+        let (near_x, near_y) = best(&mut side().flat_map(|y| side().map(move |x| (x, y))), 3);
+        let around = |near: i32| (near - 2).max(-self.reach)..=(near + 2).min(self.reach);
+        let mut places = around(near_y).flat_map(|y| around(near_x).map(move |x| (x, y)));
+        let (x, y) = best(&mut places, 1);
         if x.abs() == self.reach || y.abs() == self.reach {
             return [x as f32, y as f32];
         }

@@ -1,7 +1,9 @@
 //! Draws pictures of a character while its file is being written, and prints their cost.
 //!
 //! ```text
-//! draw FILE.toml OUT.png [size=512] [slider=value …]     one picture; sliders of the pose: jaw,
+//! draw FILE.toml OUT.png [size=512] [slider=value …]     one picture; size=720x1280 for a
+//!                                                        shape, framing=bust for the shoulders;
+//!                                                        sliders of the pose: jaw,
 //!                                                        width, round, press, tuck, tongue, smile,
 //!                                                        lids, squint, gaze_x, gaze_y, raise,
 //!                                                        knit, yaw, pitch, roll
@@ -19,7 +21,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::time::Instant;
 
-use character::{Character, CharacterRenderer, Mouth, Pose, Rect, SLIDERS, render};
+use character::{Character, CharacterRenderer, Framing, Mouth, Pose, Rect, SLIDERS, render};
 use serde::Deserialize;
 
 /// The tables of an avatar's file that are used here.
@@ -38,10 +40,15 @@ fn main() {
     let text = fs::read_to_string(file).expect("a readable file");
     let person: Person = toml::from_str(&text).expect("a character file");
     let mut pose = person.rest;
-    let (mut size, mut first, mut sheet) = (512, 0, None);
+    let (mut size, mut first, mut sheet) = ((512, 512), 0, None);
+    let mut framing = Framing::default();
     for word in rest {
         match word.split_once('=') {
-            Some(("size", n)) => size = n.parse().expect("a size"),
+            Some(("size", n)) => {
+                let (width, height) = n.split_once('x').unwrap_or((n, n));
+                size = (width.parse().expect("a width"), height.parse().expect("a height"));
+            }
+            Some(("framing", name)) => framing = Framing::from_name(name).expect("a framing"),
             Some(("from", n)) => first = n.parse().expect("a slider's number"),
             Some((name, value)) => set_slider(&mut pose, name, value.parse().expect("a number")),
             None => sheet = Some(word.as_str()),
@@ -50,16 +57,17 @@ fn main() {
     let stopwatch = Stopwatch::new();
     if sheet == Some("extremes") {
         let (tiles, columns) = (extremes(&person.character, &pose, first, size), 8);
-        save_tiles(out, &tiles, columns, size, size);
+        save_tiles(out, &tiles, columns, size.0, size.1);
         return stopwatch.print_lap("extremes");
     }
     let renderer = CharacterRenderer::new(&person.character).expect("sliders in range");
-    let view = renderer.head_view(&pose, (size, size));
+    let renderer = renderer.with_framing(framing);
+    let view = renderer.head_view(&pose, size);
     let _ = view.draw(&pose, Rect { x0: 0, y0: 0, x1: 8, y1: 8 });
     stopwatch.print_lap("hair and the light in it, once a head pose");
     match sheet {
         None => {
-            let patch = view.draw(&pose, Rect::whole(size, size));
+            let patch = view.draw(&pose, Rect::whole(size.0, size.1));
             stopwatch.print_lap("whole picture");
             let _ = view.draw(&pose, view.mouth_rect());
             stopwatch.print_lap("mouth rectangle");
@@ -67,7 +75,7 @@ fn main() {
             stopwatch.print_lap("eyes rectangle");
             let picture = patch.to_picture();
             stopwatch.print_lap("finish");
-            save(out, &picture.rgb(), size, size);
+            save(out, &picture.rgb(), size.0, size.1);
         }
         Some(what) => {
             let eyes = what == "looks";
@@ -85,7 +93,12 @@ fn main() {
 const SLIDERS_PER_SHEET: usize = 24;
 
 /// Each slider at its minimum and its maximum. The names are printed in drawing order.
-fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Vec<Vec<u8>> {
+fn extremes(
+    character: &Character,
+    pose: &Pose,
+    first: usize,
+    size: (usize, usize),
+) -> Vec<Vec<u8>> {
     let mut tiles = Vec::new();
     for slider in SLIDERS.iter().skip(first).take(SLIDERS_PER_SHEET) {
         println!("{} {} … {}", slider.name, slider.min, slider.max);
@@ -93,9 +106,7 @@ fn extremes(character: &Character, pose: &Pose, first: usize, size: usize) -> Ve
             let mut character_variant = character.clone();
             *(slider.field)(&mut character_variant) = value;
             tiles.push(
-                render(&character_variant, pose, (size, size), None)
-                    .expect("sliders in range")
-                    .rgb(),
+                render(&character_variant, pose, size, None).expect("sliders in range").rgb(),
             );
         }
     }

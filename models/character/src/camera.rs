@@ -2,6 +2,8 @@
 
 use glam::{Vec3, vec3};
 
+use crate::character::Character;
+use crate::framing::{Framing, View};
 use crate::math::{smoothstep, square};
 
 /// A camera in front of the face, 90 cm away.
@@ -9,31 +11,36 @@ pub(crate) struct Camera {
     pub(crate) width: usize,
     pub(crate) height: usize,
     pub(crate) eye: Vec3,
+    /// Column that the camera faces, in pixels.
+    pub(crate) centre_x: f32,
     /// Half the picture's height at distance 1.
     half_height: f32,
 }
 
-/// Height of the picture's center.
-const PICTURE_CENTRE_Y: f32 = -0.20;
 /// Distance of the camera.
 pub(crate) const CAMERA_DISTANCE: f32 = 9.0;
-/// Half of the height that the picture shows at the face.
-const HALF_FIELD_HEIGHT: f32 = 1.82;
 
 impl Camera {
-    pub(crate) fn new(width: usize, height: usize) -> Self {
+    pub(crate) fn new(
+        (width, height): (usize, usize),
+        framing: Framing,
+        character: &Character,
+    ) -> Self {
+        let View { centre_y, half_height, centre_x } =
+            View::new(width as f32 / height as f32, framing, character);
         Self {
             width,
             height,
-            eye: vec3(0.0, PICTURE_CENTRE_Y, CAMERA_DISTANCE),
-            half_height: HALF_FIELD_HEIGHT / CAMERA_DISTANCE,
+            eye: vec3(0.0, centre_y, CAMERA_DISTANCE),
+            centre_x: centre_x * width as f32,
+            half_height: half_height / CAMERA_DISTANCE,
         }
     }
 
     /// Direction through a point of the picture, in pixels.
     pub(crate) fn ray(&self, x: f32, y: f32) -> Vec3 {
         let half_height = self.height as f32 * 0.5;
-        let a = (x - self.width as f32 * 0.5) / half_height;
+        let a = (x - self.centre_x) / half_height;
         let b = (half_height - y) / half_height;
         vec3(a * self.half_height, b * self.half_height, -1.0).normalize()
     }
@@ -42,7 +49,7 @@ impl Camera {
     pub(crate) fn project(&self, p: Vec3) -> (f32, f32, f32) {
         let q = p - self.eye;
         let k = self.scale(-q.z);
-        (self.width as f32 * 0.5 + q.x * k, self.height as f32 * 0.5 - q.y * k, -q.z)
+        (self.centre_x + q.x * k, self.height as f32 * 0.5 - q.y * k, -q.z)
     }
 
     /// Pixels per unit at this depth.

@@ -41,6 +41,8 @@ pub struct Character {
     pub frame: Colour,
     /// Golden studs in the ears.
     pub earrings: bool,
+    /// A golden chain with a pendant around the neck.
+    pub necklace: bool,
     /// Color of a headscarf, which hides the hair.
     pub headscarf: Option<Colour>,
     /// Clothes.
@@ -61,11 +63,22 @@ pub struct Skin {
     pub stubble: f32,
     /// 0 none … 1 many.
     pub freckles: f32,
+    /// How visible pores are: 0 smooth … 1 coarse.
+    pub pores: f32,
+    /// Tone of the hollows under the eyes: 0 as around … 1 tired.
+    pub under_eyes: f32,
 }
 
 impl Default for Skin {
     fn default() -> Self {
-        Self { colour: Colour(0xd0a080), blush: 0.5, stubble: 0.0, freckles: 0.0 }
+        Self {
+            colour: Colour(0xd0a080),
+            blush: 0.5,
+            stubble: 0.0,
+            freckles: 0.0,
+            pores: 0.4,
+            under_eyes: 0.0,
+        }
     }
 }
 
@@ -171,11 +184,15 @@ pub struct Nose {
     pub tip: f32,
     /// 0 straight … 1 turned up.
     pub upturn: f32,
+    /// Width of the bridge between the eyes and the tip.
+    pub bridge: f32,
+    /// Size of the wings beside the tip.
+    pub wings: f32,
 }
 
 impl Default for Nose {
     fn default() -> Self {
-        Self { width: 1.0, length: 1.0, tip: 1.0, upturn: 0.3 }
+        Self { width: 1.0, length: 1.0, tip: 1.0, upturn: 0.3, bridge: 1.0, wings: 1.0 }
     }
 }
 
@@ -189,11 +206,30 @@ pub struct Lips {
     pub fullness: f32,
     /// Factor, 0.7 … 1.3. Its effect decreases far from the average.
     pub width: f32,
+    /// Factor of the upper lip alone, 0.7 … 1.5.
+    pub upper: f32,
+    /// Cupid's bow: 0 a flat upper lip … 1 two clear peaks.
+    pub bow: f32,
+    /// Groove between nose and upper lip, 0 … 1.
+    pub philtrum: f32,
+    /// Corners of the closed lips: 0 pinched … 1 full and soft.
+    pub corners: f32,
+    /// How much more one corner is lifted than the other, as a share of the face's asymmetry.
+    pub smirk: f32,
 }
 
 impl Default for Lips {
     fn default() -> Self {
-        Self { colour: Colour(0xa06050), fullness: 1.0, width: 1.0 }
+        Self {
+            colour: Colour(0xa06050),
+            fullness: 1.0,
+            width: 1.0,
+            upper: 1.0,
+            bow: 0.3,
+            philtrum: 0.4,
+            corners: 0.0,
+            smirk: 1.0,
+        }
     }
 }
 
@@ -249,11 +285,18 @@ pub struct Clothes {
     pub colour: Colour,
     /// Color of the shirt under a jacket.
     pub under: Colour,
+    /// Color of a tie, worn with a shirt or a suit.
+    pub tie: Option<Colour>,
 }
 
 impl Default for Clothes {
     fn default() -> Self {
-        Self { style: ClothesStyle::Crew, colour: Colour(0x2e4057), under: Colour(0xe8e6e1) }
+        Self {
+            style: ClothesStyle::Crew,
+            colour: Colour(0x2e4057),
+            under: Colour(0xe8e6e1),
+            tie: None,
+        }
     }
 }
 
@@ -305,6 +348,7 @@ impl Default for Character {
             glasses: Glasses::None,
             frame: Colour(0x302a28),
             earrings: false,
+            necklace: false,
             headscarf: None,
             clothes: Clothes::default(),
             background: [Colour(0xc9ccd0), Colour(0x74808c)],
@@ -319,6 +363,8 @@ pub const SLIDERS: &[Slider<Character>] = sliders![Character;
     "share" 0.0 ..= 1.5: skin.blush;
     "share" 0.0 ..= 1.0: skin.stubble;
     "share" 0.0 ..= 1.0: skin.freckles;
+    "share" 0.0 ..= 1.0: skin.pores;
+    "share" 0.0 ..= 1.0: skin.under_eyes;
     "factor" 0.7 ..= 1.3: proportions.face_width;
     "factor" 0.7 ..= 1.3: proportions.jaw_width;
     "factor" 0.7 ..= 1.3: proportions.jaw_height;
@@ -339,8 +385,15 @@ pub const SLIDERS: &[Slider<Character>] = sliders![Character;
     "factor" 0.7 ..= 1.4: nose.length;
     "factor" 0.7 ..= 1.4: nose.tip;
     "share" 0.0 ..= 1.0: nose.upturn;
+    "factor" 0.7 ..= 1.4: nose.bridge;
+    "factor" 0.7 ..= 1.4: nose.wings;
     "factor" 0.6 ..= 1.4: lips.fullness;
     "factor" 0.7 ..= 1.3: lips.width;
+    "factor" 0.7 ..= 1.5: lips.upper;
+    "share" 0.0 ..= 1.0: lips.bow;
+    "share" 0.0 ..= 1.0: lips.philtrum;
+    "share" 0.0 ..= 1.0: lips.corners;
+    "share" 0.0 ..= 1.0: lips.smirk;
     "share" 0.0 ..= 1.0: hair.grey;
     "share" 0.0 ..= 1.0: beard;
 ];

@@ -13,19 +13,36 @@ impl Scene {
             return p.y + 1.05;
         }
         let s = self.character.proportions.shoulders;
-        let q = vec3(p.x.abs(), p.y - 0.20, p.z);
-        let mut d = ellipsoid(q - vec3(0.0, -3.05, -0.30), vec3(1.10 * s, 1.10, 0.66));
+        // Mirrored parts must not meet in a crease down the middle of the chest.
+        let q = vec3((p.x * p.x + 0.0036).sqrt(), p.y - 0.20, p.z);
+        let mut d = ellipsoid(
+            vec3(p.x, p.y - 0.20, p.z) - vec3(0.0, -3.05, -0.30),
+            vec3(1.04 * s, 1.10, 0.66),
+        );
         d = smin(
             d,
-            capsule(q, vec3(0.0, -2.02, -0.38), vec3(1.10 * s, -2.17, -0.42), 0.34, 0.34),
+            capsule(q, vec3(0.0, -2.02, -0.38), vec3(1.10 * s, -2.24, -0.42), 0.34, 0.32),
             0.30,
         );
+        // The arm hangs from the shoulder, beside the chest.
         d = smin(
             d,
-            capsule(q, vec3(1.10 * s, -2.25, -0.38), vec3(1.28 * s, -3.4, -0.25), 0.36, 0.30),
-            0.22,
+            capsule(q, vec3(1.13 * s, -2.33, -0.38), vec3(1.40 * s, -3.4, -0.25), 0.33, 0.28),
+            0.14,
         );
         smin(d, capsule(q, vec3(0.05, -1.50, -0.46), vec3(0.8 * s, -2.02, -0.45), 0.15, 0.14), 0.32)
+    }
+
+    /// Depth of the seam where a sleeve is sewn in, with the pull of the cloth beside it.
+    fn sleeve_seam(&self, p: Vec3) -> f32 {
+        let s = self.character.proportions.shoulders;
+        let across = p.x.abs() - (0.93 + 0.55 * square(p.y + 2.25)) * s - 0.10 * (p.z + 0.4);
+        if across.abs() > 0.16 {
+            return 0.0;
+        }
+        let line = 1.0 / (1.0 + square(across * (1.0 / 0.010)));
+        let pull = (1.0 - square(across * (1.0 / 0.16))) * ((p.y + p.z * 0.6) * 26.0).sin();
+        0.008 * line + 0.0035 * pull * noise(p * 3.0)
     }
 
     /// Clothes, in the world. `torso` and `body` (torso and neck) are the distances to the body
@@ -50,13 +67,11 @@ impl Scene {
                     let over = (p.y + 1.50) * 0.86 + (p.z + 0.35) * 0.50;
                     let shell =
                         smax(body - 0.03 - cloth_folds(p) * 0.3, over, 0.015).max(-(body + 0.1));
-                    smin(
-                        shell,
-                        (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028,
-                        0.01,
-                    )
+                    let hem = (square(body - 0.028) + square(over + 0.03) * 0.5).sqrt() - 0.028;
+                    // Beside the jacket's opening there is nothing to see of it.
+                    smin(shell, hem, 0.01).max((p.x.abs() - 0.72) * 0.8)
                 };
-                let jacket = jacket(p, torso);
+                let jacket = jacket(p, torso + self.sleeve_seam(p));
                 if jacket < under { (jacket, Material::Cloth) } else { (under, Material::Shirt) }
             }
         }
@@ -70,26 +85,31 @@ impl Scene {
             (p.y + 1.38) * 0.90 + (p.z + 0.35) * 0.26
         };
         let thickness = if high { 0.055 } else { 0.045 };
-        let shell = body - thickness - cloth_folds(p) * smoothstep(0.05, -0.3, over);
+        let shell =
+            body - thickness - cloth_folds(p) * smoothstep(0.05, -0.3, over) + self.sleeve_seam(p);
         let d = smax(shell, over, 0.02).max(-(body + 0.1));
         // The collar: a tube along the line where the body meets the neckline.
         if high {
+            // The collar is folded over and knitted in ribs.
             let tube = (square(body - 0.06) * 1.2 + square(over + 0.16) * 0.16).sqrt() - 0.075;
-            smin(d, tube, 0.05)
+            smin(d, ribbed(p, tube, 0.0032, 52.0), 0.05)
         } else {
             let tube = (square(body - 0.03) * 1.6 + square(over + 0.05) * 0.45).sqrt() - 0.048;
-            smin(d, tube, 0.02)
+            smin(d, ribbed(p, tube, 0.0022, 66.0), 0.015)
         }
     }
 
-    /// A shirt with the top button open.
+    /// A shirt with the top button open, or closed under a tie.
     fn shirt(&self, p: Vec3, body: f32) -> f32 {
         let ax = p.x.abs();
         let front = smoothstep(-0.25, 0.0, p.z);
         let over = (p.y + 1.36) * 0.92 + (p.z + 0.35) * 0.34;
-        let throat = mix(1.0, ax - (over + 0.30).max(0.0) * 0.62, front);
+        let tied = self.character.clothes.tie.is_some();
+        let slit = if tied { -0.05 } else { (over + 0.30).max(0.0) * 0.62 };
+        let throat = mix(1.0, ax - slit, front);
         let placket = 0.010 * smoothstep(0.062, 0.052, ax) * front;
-        let shell = smax(body - 0.035 - placket - cloth_folds(p) * 0.45, over, 0.015);
+        let sewn = self.sleeve_seam(p);
+        let shell = smax(body - 0.035 - placket - cloth_folds(p) * 0.45 + sewn, over, 0.015);
         let d = smax(shell, -throat * 0.8, 0.012).max(-(body + 0.1));
         // The collar's leaves stand off the neck, fold over and end in points.
         let aside = p.x.hypot(p.z + 0.28) - self.appearance.neck_radius;
@@ -97,13 +117,54 @@ impl Scene {
         let off =
             mix(0.035, mix(0.055, 0.10, smoothstep(0.50, 0.25, ax)), smoothstep(0.13, -0.20, over));
         let point = smoothstep(0.48, 0.12, ax) * front;
-        let gap = (((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60) - ax) * front
-            - (1.0 - front);
+        // Between the leaves is the open throat, or the knot of a tie.
+        let between = if tied {
+            0.060 + (0.12 - over).max(0.0) * 0.45
+        } else {
+            ((0.30 + over).max(0.0) * 0.62 + 0.012).max(0.12 - over * 0.60)
+        };
+        let gap = (between - ax) * front - (1.0 - front);
         let end = (aside - 0.155 - 0.20 * point).max(-0.17 - 0.17 * point - over);
         let leaf = smax((body - off).abs() - 0.015, over - 0.13, 0.02);
         let leaf = smax(smax(leaf, end * 0.8, 0.015), gap * 0.8, 0.015);
-        let stand = smax(smax((body - 0.03).abs() - 0.012, over - 0.12, 0.01), gap * 0.8, 0.01);
+        let stand = smax((body - 0.03).abs() - 0.012, over - 0.12, 0.01);
+        let stand = if tied { stand } else { smax(stand, gap * 0.8, 0.01) };
         d.min(leaf * 0.60).min(stand.max(-0.04 - over))
+    }
+
+    /// A tie over a shirt: a knot that narrows downward, and the blade below it.
+    pub(crate) fn tie(&self, p: Vec3, body: f32) -> f32 {
+        let ax = p.x.abs();
+        if p.z < -0.3 || ax > 0.3 || body > 0.2 {
+            return (body - 0.12).max(ax - 0.25).max(0.03);
+        }
+        let over = (p.y + 1.36) * 0.92 + (p.z + 0.35) * 0.34;
+        let below = 0.10 - over;
+        // The knot leans to one side, as every knot does.
+        let side = p.x + 0.012 * (below - 0.10);
+        let knot = (side.abs() - 0.118 + 0.30 * below).max(-below).max(below - 0.21);
+        let bulge = 0.090 - 1.2 * square(side) - 0.5 * square(below - 0.09);
+        let knot = smax(knot * 0.9, (body - 0.03).abs() - bulge.max(0.01), 0.025);
+        // A dimple under the knot.
+        let dimple = 0.018 * smoothstep(0.10, 0.0, below - 0.20) / (1.0 + square(p.x / 0.016));
+        let width = 0.052 + 0.085 * (below - 0.19).max(0.0);
+        let blade = (ax - width).max(0.17 - below);
+        let blade = smax(blade * 0.9, (body - 0.05).abs() - 0.026 + dimple, 0.012);
+        knot.min(blade) * 0.8
+    }
+
+    /// A thin golden chain that lies on the skin, and its pendant.
+    pub(crate) fn necklace(&self, p: Vec3, body: f32) -> f32 {
+        let plane = (p.y + 1.500 + 0.42 * (p.z + 0.02)) * 0.92;
+        if plane.abs() > 0.16 || body > 0.1 {
+            return (plane.abs() - 0.1).max(body - 0.04);
+        }
+        // Beads, as far apart as the links of a fine chain.
+        let bead = 0.0018 * (p.x.atan2(p.z + 0.35) * 46.0).sin();
+        let chain = (square(body - 0.008) + square(plane)).sqrt() - 0.0085 - bead;
+        let from_middle = p.x.hypot(plane + 0.052);
+        let pendant = smax(from_middle - 0.036, (body - 0.012).abs() - 0.014, 0.012);
+        if p.z > -0.2 { chain.min(pendant) } else { chain }
     }
 
     /// Rims, bridge and temples of glasses, in head space.
@@ -198,7 +259,9 @@ impl Scene {
         }
         let mut d = smin(smin(cap - crown, wrap - chest, 0.30), chin, 0.12);
         d = smax(d, -opening, 0.05);
-        d = smin(d, smax(bones - 0.028, -opening, 0.02), 0.03);
+        // Thicker at its edge: a slit beside the jaw would be too thin for the pixels.
+        let lining = 0.028 + 0.034 * smoothstep(0.12, 0.02, opening);
+        d = smin(d, smax(bones - lining, -opening, 0.02), 0.05);
         let hem = (square(cap - crown) * 0.8 + opening * opening).sqrt() - 0.030;
         smin(d, hem, 0.03) * 0.8
     }
@@ -221,9 +284,19 @@ fn jacket(p: Vec3, torso: f32) -> f32 {
     let coat = smax(torso - 0.095 - cloth_folds(p) * 0.8, -v * 0.85, 0.03);
     let width = 0.30 * smoothstep(-3.0, -2.3, p.y) + 0.04;
     let notch = ((p.y + 1.88) - (ax - 0.55) * 0.35).abs() - 0.012;
-    let lapel = smax(smax(torso - 0.135, -v * 0.85, 0.03), v - width, 0.03);
+    let roll = 0.03 * smoothstep(0.10, 0.0, v);
+    let lapel = smax(smax(torso - 0.140 - roll, -v * 0.85, 0.03), v - width, 0.02);
     let lapel = lapel.max(-notch.min(0.02) - if v > 0.13 { 0.0 } else { 0.1 });
     coat.min(lapel).max(-(torso + 0.1))
+}
+
+/// Adds ribs to a collar that stands around the neck: `number` of them in a half circle, by π.
+fn ribbed(p: Vec3, collar: f32, height: f32, number: f32) -> f32 {
+    // Ribs far away need no angle.
+    if collar > 0.04 {
+        return collar - height;
+    }
+    collar - height * (p.x.atan2(p.z + 0.33) * number).sin()
 }
 
 fn cloth_folds(p: Vec3) -> f32 {

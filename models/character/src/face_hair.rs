@@ -40,7 +40,7 @@ fn grow_brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<St
             * b.thickness
             * (1.0 - 0.72 * smoothstep(0.35, 1.0, t))
             * (0.45 + 0.55 * smoothstep(-0.04, 0.28, t));
-        let inner = pose.brows.knit * 0.04 * square(1.0 - t.max(0.0));
+        let inner = pose.brows.knit * 0.055 * square(1.0 - t.max(0.0));
         let y = arch + raise - pose.eyes.squint * 0.012 + inner + thick * random.signed();
         let root = project_to_face(scene, side * x, y);
         let normal = gradient(|p| scene.head(p), root, 0.01);
@@ -63,6 +63,8 @@ fn grow_brow(scene: &Scene, side: f32, random: &mut Random, strands: &mut Vec<St
             tip: 0.2,
             colour,
             shine: 0.25,
+            tilt: 0.0,
+            root_light: 1.0,
             skin_normal: Some(normal),
         });
     }
@@ -112,6 +114,8 @@ fn grow_lashes(
             tip: 0.15,
             colour: scene.appearance.brow * 0.07,
             shine: 0.05,
+            tilt: 0.0,
+            root_light: 1.0,
             skin_normal: Some(Vec3::Z),
         });
     }
@@ -261,6 +265,8 @@ fn grow_beard(scene: &Scene, random: &mut Random, strands: &mut Vec<Strand>) {
                 tip: 0.2,
                 colour,
                 shine: 0.35,
+                tilt: 0.0,
+                root_light: 1.0,
                 skin_normal: Some(normal),
             });
         }

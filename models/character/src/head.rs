@@ -70,26 +70,29 @@ impl Scene {
         let n = &self.character.nose;
         let q = vec3(p.x.abs(), p.y, p.z);
         let (y, z) = self.nose_tip();
-        let bridge = 0.078 * (0.5 + 0.5 * n.width);
-        let mut d =
-            capsule(q, vec3(0.0, 0.06, 0.745), vec3(0.0, y + 0.06, z - 0.06), 0.066, bridge);
+        let bridge = 0.078 * (0.5 + 0.5 * n.width) * n.bridge;
+        let root = 0.066 * (0.3 + 0.7 * n.bridge);
+        let mut d = capsule(q, vec3(0.0, 0.06, 0.745), vec3(0.0, y + 0.06, z - 0.06), root, bridge);
         d = smin(
             d,
             ellipsoid(q - vec3(0.0, y, z), vec3(0.094 * n.width, 0.080, 0.092) * n.tip),
             0.07,
         );
-        d = smin(
-            d,
-            ellipsoid(q - vec3(0.116 * n.width, y - 0.025, z - 0.120), vec3(0.054, 0.060, 0.078)),
-            0.035,
-        );
+        // Larger wings are broader and reach back into the cheek. They join the tip in a soft line:
+        // separate balls would look like growths.
+        let flare = n.wings - 1.0;
+        let wing = vec3(0.116 * n.width - 0.008 * flare, y - 0.025, z - 0.120 - 0.03 * flare);
+        let broader = Vec3::ONE + vec3(0.55, 0.30, 0.70) * flare;
+        let wing = ellipsoid(q - wing, vec3(0.054, 0.060, 0.078) * broader);
+        d = smin(d, wing, 0.035 + 0.15 * flare.max(0.0));
         smin(d, ellipsoid(q - vec3(0.0, y - 0.07, z - 0.09), vec3(0.05, 0.04, 0.06)), 0.05)
     }
 
     /// Distance to the nostrils' hollow.
     pub(crate) fn nostril(&self, p: Vec3) -> f32 {
         let (y, z) = self.nose_tip();
-        let width = self.character.nose.width;
+        let n = &self.character.nose;
+        let width = n.width * (0.90 + 0.10 * n.wings);
         let q = vec3(p.x.abs(), p.y, p.z) - vec3(0.060 * width, y - 0.082, z - 0.050);
         ellipsoid(Mat3::from_rotation_z(-0.45) * q, vec3(0.042 * width, 0.027, 0.05))
     }

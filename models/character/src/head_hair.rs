@@ -7,39 +7,22 @@ use glam::{Vec3, vec3};
 use rayon::prelude::*;
 
 use crate::character::{Character, HairStyle};
+use crate::hairline::{hairline_noise, hairline_width, height_over_hairline};
 use crate::math::{Random, gradient, mix, noise, smoothstep};
 use crate::scene::Scene;
 use crate::side_part;
 use crate::strand::Strand;
 
-/// Height over the hairline at a point of the head: positive where hair grows.
-pub(crate) fn height_over_hairline(c: &Character, p: Vec3) -> f32 {
-    let around = p.x.abs().atan2(p.z + 0.13);
-    let recede = if matches!(c.hair.style, HairStyle::Short | HairStyle::Side | HairStyle::Buzz) {
-        0.06 + 0.06 * c.age
-    } else {
-        0.0
-    };
-    // (angle from the front, height), from the forehead past temple and ear to the nape.
-    let line = [
-        (0.0, 0.60 + recede * 0.4),
-        (0.35, 0.61 + recede),
-        (0.62, 0.53 + recede),
-        (0.85, 0.36),
-        (1.08, 0.16),
-        (1.22, -0.10),
-        (1.42, -0.14),
-        (1.5, 0.14),
-        (1.75, 0.16),
-        (1.95, -0.25),
-        (2.4, -0.52),
-        (3.2, -0.60),
-    ];
-    let height = line.windows(2).find(|w| around < w[1].0).map_or(line[line.len() - 1].1, |w| {
-        let k = ((around - w[0].0) / (w[1].0 - w[0].0)).max(0.0);
-        mix(w[0].1, w[1].1, smoothstep(0.0, 1.0, k))
-    });
-    p.y - height
+/// How much the roots of hair darken the skin at this height over the hairline, 0 … 1.
+pub(crate) fn root_shade(c: &Character, p: Vec3, over: f32) -> f32 {
+    if c.hair.style == HairStyle::Side {
+        return side_part::root_shade(p, over);
+    }
+    // No deviation of the hairline reaches farther.
+    if over < -0.04 {
+        return 0.0;
+    }
+    smoothstep(0.0, 0.06 + hairline_width(p), over + hairline_noise(p)) * 0.84
 }
 
 struct Guide {
@@ -153,7 +136,16 @@ fn bun_strand(scene: &Scene, random: &mut Random) -> Strand {
         })
         .collect();
     let colour = strand_colour(scene, random.unit(), random);
-    Strand { points, width: 0.0052, tip: 0.5, colour, shine: 1.0, skin_normal: None }
+    Strand {
+        points,
+        width: 0.0052,
+        tip: 0.5,
+        colour,
+        shine: 1.0,
+        tilt: 0.06 * random.signed(),
+        root_light: 0.55,
+        skin_normal: None,
+    }
 }
 
 /// A random point of the scalp, less likely near the hairline.
@@ -177,7 +169,10 @@ fn random_root(scene: &Scene, random: &mut Random) -> Vec3 {
         let over = height_over_hairline(&scene.character, p);
         let grows = match scene.character.hair.style {
             HairStyle::Side => side_part::hair_grows(p, over, random),
-            _ => over > 0.15 * random.unit() * random.unit() - 0.012,
+            _ => {
+                let edge = over + hairline_noise(p);
+                random.unit() < smoothstep(-0.02, hairline_width(p), edge)
+            }
         };
         if grows {
             return p;
@@ -283,7 +278,8 @@ fn grow_guide(scene: &Scene, cut: &HairCut, root: Vec3, random: &mut Random) -> 
                 let swing = swing * smoothstep(0.25, 0.6, t);
                 want += vec3(side * angle.sin(), 0.0, angle.cos() * 0.6) * swing;
                 // Tips turn inward, and no hair falls over the face.
-                want += vec3(-side * 0.9, 0.0, 0.25) * smoothstep(0.80, 1.0, t);
+                let inward = if style == HairStyle::Bob { 1.5 } else { 1.1 };
+                want += vec3(-side * inward, 0.0, -0.1) * smoothstep(0.70, 1.0, t);
                 if p.z > 0.30 && p.y < 0.5 && p.x.abs() < 0.80 {
                     want += vec3(side * 1.2, 0.0, -0.7);
                 }
@@ -354,17 +350,23 @@ fn interpolate_strand(
     let n = lead.points.len();
     let weights = best.map(|(d, _)| 1.0 / (d + 0.0008));
     let total: f32 = weights.iter().sum();
-    // Along the hairline, hair is short and fine.
-    let over = height_over_hairline(&scene.character, root);
-    let (fine, thinnest) = if cut.combed {
-        (side_part::fineness(root, over), 0.45)
-    } else {
-        (smoothstep(0.07, -0.01, over + 0.03 * random.signed()), 0.62)
+    // Along the hairline, fine short hairs stand among the others.
+    let edge = height_over_hairline(&scene.character, root) + hairline_noise(root);
+    let style = scene.character.hair.style;
+    let frequent = smoothstep(hairline_width(root) * 0.8, -0.01, edge);
+    let is_fine = random.unit() < frequent;
+    let fine = if is_fine { 0.6 + 0.4 * random.unit() } else { 0.25 * frequent };
+    let shortest = match style {
+        HairStyle::Long | HairStyle::Bob => 0.09,
+        HairStyle::Bun => 0.12,
+        _ => 0.35,
     };
     let even = if cut.combed { 0.62 } else { 0.80 };
-    let share = (even + (1.0 - even) * random.unit()) * mix(1.0, 0.35 + 0.5 * random.unit(), fine);
+    let short = if is_fine { shortest * (1.0 + 1.2 * random.unit()) } else { 1.0 };
+    let share = (even + (1.0 - even) * random.unit()) * short;
     let length = ((n as f32 * share) as usize).clamp(4.min(n), n);
-    let stray = if random.unit() < 0.05 { 2.0 } else { 1.0 };
+    let stray = if is_fine || random.unit() < 0.05 { 2.0 } else { 1.0 };
+    let long = matches!(style, HairStyle::Long | HairStyle::Bob);
     let (va, vb) = (random.vector(), random.vector());
     let waves = 2.0 + 3.0 * random.unit();
     let phase = lead.seed * TAU + random.signed() * 0.5;
@@ -379,13 +381,15 @@ fn interpolate_strand(
             let g = &guides[guide].points;
             q += (g[i] - g[0]) * (weight / total);
         }
-        let clump = cut.clump * smoothstep(0.0, 0.75, t) * if stray > 1.5 { 0.55 } else { 1.0 };
+        // Tips of long hair spread a little: a clump that ends in a point is a spike.
+        let spread = if long { 1.0 - 0.35 * smoothstep(0.75, 1.0, t) } else { 1.0 };
+        let clump = cut.clump * smoothstep(0.0, 0.75, t) * if stray > 1.5 { 0.55 } else { spread };
         q = q.lerp(lead.points[i] + (root - lead.points[0]) * 0.16, clump);
         q += (va * (waves * t * 2.0).sin() + vb * (waves * t * 3.3 + 1.0).cos() - vb)
             * cut.fuzz
             * t.sqrt()
             * stray;
-        if scene.character.hair.style == HairStyle::Curly {
+        if style == HairStyle::Curly {
             // A helix around the guide.
             let along = (lead.points[(i + 1).min(n - 1)] - lead.points[i.saturating_sub(1)])
                 .normalize_or_zero();
@@ -400,9 +404,17 @@ fn interpolate_strand(
         + random.unit() * 0.5
         - 0.1;
     let colour = strand_colour(scene, tone.clamp(0.0, 1.0), random)
-        .lerp(scene.appearance.skin * 0.5, fine * 0.25);
-    let width = cut.width * mix(1.0, thinnest, fine);
-    Strand { points, width, tip: 0.15, colour, shine: 1.0 - 0.5 * fine, skin_normal: None }
+        .lerp(scene.appearance.skin * 0.6, fine * 0.5);
+    Strand {
+        points,
+        width: cut.width * mix(1.0, 0.32, fine),
+        tip: if long { 0.05 } else { 0.12 },
+        colour,
+        shine: 1.0 - 0.5 * fine,
+        tilt: 0.11 * random.signed(),
+        root_light: mix(0.55, 0.92, fine),
+        skin_normal: None,
+    }
 }
 
 /// Color of a strand between dark (0) and light (1), or gray.

@@ -17,6 +17,8 @@ mod character;
 mod clothing;
 mod eye;
 mod face_hair;
+mod framing;
+mod hairline;
 mod head;
 mod head_hair;
 mod light_grid;
@@ -41,6 +43,7 @@ pub use character::{
     BrowShape, Character, Clothes, ClothesStyle, Colour, EyeShape, Glasses, Hair, HairStyle,
     InvalidColour, Lips, Nose, Proportions, SLIDERS, Skin,
 };
+pub use framing::Framing;
 pub use pose::{Brows, Eyes, Head, Mouth, POSE_SLIDERS, Pose};
 pub use slider::{OutOfRange, Slider};
 
@@ -106,7 +109,8 @@ impl Picture {
     }
 }
 
-/// Renders one picture, or a rectangle of it (the result then has the rectangle's size).
+/// Renders one picture in [`Framing::Close`], or a rectangle of it (the result then has the
+/// rectangle's size).
 ///
 /// # Errors
 /// If a slider of the character is out of range.
@@ -149,6 +153,7 @@ pub fn render(
 /// Renders pictures of one character. Owns its hair.
 pub struct CharacterRenderer {
     character: Character,
+    framing: Framing,
     hair_and_beard: OnceLock<(Vec<Strand>, Vec<Whisker>)>,
 }
 
@@ -159,7 +164,17 @@ impl CharacterRenderer {
     /// If a slider is out of range.
     pub fn new(character: &Character) -> Result<Self, OutOfRange> {
         character.check()?;
-        Ok(Self { character: character.clone(), hair_and_beard: OnceLock::new() })
+        Ok(Self {
+            character: character.clone(),
+            framing: Framing::default(),
+            hair_and_beard: OnceLock::new(),
+        })
+    }
+
+    /// Changes what pictures show from [`Framing::Close`] to this framing.
+    #[must_use]
+    pub fn with_framing(self, framing: Framing) -> Self {
+        Self { framing, ..self }
     }
 
     /// Hair and beard, grown at the first use.
@@ -170,12 +185,13 @@ impl CharacterRenderer {
         })
     }
 
-    /// A view of the head in one pose, at one picture size. All poses of lips and eyes share it.
+    /// A view of the head in one pose, at one picture size (width and height in pixels). All poses
+    /// of lips and eyes share it.
     #[must_use]
-    pub fn head_view(&self, rest: &Pose, (width, height): (usize, usize)) -> HeadView<'_> {
+    pub fn head_view(&self, rest: &Pose, size: (usize, usize)) -> HeadView<'_> {
         HeadView {
             renderer: self,
-            camera: Camera::new(width, height),
+            camera: Camera::new(size, self.framing, &self.character),
             rest: *rest,
             hair: OnceLock::new(),
         }

@@ -8,7 +8,7 @@ pub(crate) mod mouth;
 
 use glam::{EulerRot, Mat3, Vec3, vec3};
 
-use crate::character::{Character, Glasses, HairStyle};
+use crate::character::{Character, ClothesStyle, Glasses, HairStyle};
 use crate::math::{Ellipsoids, Random, capsule, mix, smin, smoothstep, square};
 use crate::pose::Pose;
 use mouth::MouthShape;
@@ -24,6 +24,7 @@ pub(crate) enum Material {
     Cloth,
     /// The shirt or jumper under a jacket.
     Shirt,
+    Tie,
     Frame,
     Gold,
     Scarf,
@@ -38,6 +39,7 @@ pub(crate) struct Appearance {
     pub(crate) hair: [Vec3; 2],
     pub(crate) cloth: Vec3,
     pub(crate) shirt: Vec3,
+    pub(crate) tie: Vec3,
     pub(crate) scarf: Vec3,
     pub(crate) frame: Vec3,
     pub(crate) background: [Vec3; 2],
@@ -57,6 +59,7 @@ impl Appearance {
             hair: [c.hair.dark.linear(), c.hair.light.linear()],
             cloth: c.clothes.colour.linear(),
             shirt: c.clothes.under.linear(),
+            tie: c.clothes.tie.map_or(Vec3::ZERO, |t| t.linear()),
             scarf: c.headscarf.map_or(Vec3::ZERO, |s| s.linear()),
             frame: c.frame.linear(),
             background: c.background.map(|b| b.linear()),
@@ -163,7 +166,8 @@ impl Scene {
             let (yaw, up) = (pose.eyes.gaze_x * 0.45 - side * 0.035, pose.eyes.gaze_y * 0.35);
             scene.gaze[i] = vec3(yaw.sin() * up.cos(), up.sin(), yaw.cos() * up.cos());
         }
-        scene.fold_asymmetry = 0.16 * scene.asymmetry[0].signum() * character.asymmetry;
+        scene.fold_asymmetry =
+            0.16 * scene.asymmetry[0].signum() * character.asymmetry * character.lips.smirk;
         scene.mouth = scene.shape_mouth();
         scene
     }
@@ -223,6 +227,11 @@ impl Scene {
         self.character.hair.style != HairStyle::None && self.character.headscarf.is_none()
     }
 
+    fn wears_tie(&self) -> bool {
+        let clothes = &self.character.clothes;
+        clothes.tie.is_some() && matches!(clothes.style, ClothesStyle::Shirt | ClothesStyle::Suit)
+    }
+
     /// Distance to the nearest surface and its material, in the world.
     ///
     /// Distant parts are replaced by bounds. A bound must exceed the cone of the soft shadows, or
@@ -257,6 +266,12 @@ impl Scene {
             skin = smin(skin, body, 0.10);
             let (d, material) = self.cloth(p, torso, body, nearest);
             add(d, material);
+            if self.wears_tie() {
+                add(self.tie(p, body), Material::Tie);
+            }
+            if self.character.necklace && !wrapped {
+                add(self.necklace(p, body), Material::Gold);
+            }
         }
         add(skin, Material::Skin);
         if near && !wrapped {
@@ -294,7 +309,13 @@ impl Scene {
             }
             Material::Tongue => self.tongue(hp, f32::MAX),
             Material::Frame => self.glasses(hp),
-            Material::Gold => self.earrings(hp),
+            Material::Gold => {
+                let body = smin(self.torso(p), self.neck(p), 0.25);
+                let studs = if self.character.earrings { self.earrings(hp) } else { f32::MAX };
+                let chain = if self.character.necklace { self.necklace(p, body) } else { f32::MAX };
+                studs.min(chain)
+            }
+            Material::Tie => self.tie(p, smin(self.torso(p), self.neck(p), 0.25)),
             Material::Scarf => self.scarf(hp, p, self.skull(hp), self.scarf_opening(hp), f32::MAX),
             Material::Cloth | Material::Shirt => {
                 let torso = self.torso(p);
@@ -337,7 +358,7 @@ impl Scene {
             return 0.35;
         }
         let r = self.appearance.neck_radius;
-        let q = vec3(p.x.abs(), p.y, p.z);
+        let q = vec3((p.x * p.x + 0.0016).sqrt(), p.y, p.z);
         let column = capsule(p, self.neck_top, vec3(0.0, -1.95, -0.36), r, r * 1.12);
         let tendon = capsule(q, vec3(0.34, -0.75, -0.25), vec3(0.08, -1.70, 0.0), 0.05, 0.05);
         let collar_bone =
@@ -400,7 +421,8 @@ fn random_asymmetry(c: &Character, smile: f32) -> [f32; 4] {
         let side = if random.unit() < 0.5 { -1.0 } else { 1.0 };
         side * (0.55 + 0.45 * random.unit()) * c.asymmetry
     };
-    [amount() * 0.05 * (1.0 + 0.2 * smile), amount() * 0.028, amount() * 0.018, amount() * 0.014]
+    let mouth = 0.05 * c.lips.smirk * (1.0 + 0.2 * smile);
+    [amount() * mouth, amount() * 0.028, amount() * 0.018, amount() * 0.014]
 }
 
 /// Shape of this character's closed lips.

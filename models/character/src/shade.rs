@@ -107,7 +107,10 @@ impl Shader<'_> {
         // places.
         let shirt = scene.character.clothes.style == ClothesStyle::Shirt;
         let off = match hit.material {
-            Material::Scarf => 0.045,
+            // Beside the jaw that offset would lie inside the skin.
+            Material::Scarf => {
+                mix(0.012, 0.045, smoothstep(0.03, 0.12, scene.scarf_opening(hit.head_point)))
+            }
             Material::Cloth if !shirt => 0.045,
             _ => 0.01,
         };
@@ -176,7 +179,7 @@ impl Shader<'_> {
             Material::Teeth | Material::Tongue => {
                 out.other_light = self.shade_teeth(material, hp, v, n, &light, ambient);
             }
-            Material::Cloth | Material::Shirt | Material::Scarf => {
+            Material::Cloth | Material::Shirt | Material::Tie | Material::Scarf => {
                 out.other_light = self.shade_cloth(material, p, v, n, &light, ambient, under_hair);
             }
             Material::Frame | Material::Gold => {
@@ -304,20 +307,20 @@ impl Shader<'_> {
         let knitted = matches!(style, ClothesStyle::Crew | ClothesStyle::Turtleneck);
         // The crumple of a scarf, knit, or plain weave. A regular pattern finer than a few pixels
         // would shimmer in the encoder.
-        let (bump, depth) = if scarf {
-            (fractal_noise(p * 16.0) - 0.5, 0.07)
+        let (bump, slope) = if scarf {
+            let bump = fractal_noise(p * 16.0) - 0.5;
+            (bump, vec3(bump, -bump * 0.6, 0.0) * 0.07)
         } else if knitted {
-            let rib = if style == ClothesStyle::Turtleneck { 1.2 } else { 0.8 };
-            let stitch = (p.x * 170.0).sin() * 0.7
-                + (p.y * 120.0 + (p.x * 85.0).sin().abs() * 2.0).sin() * 0.5;
-            (stitch * rib, 0.05)
+            knit(p, style == ClothesStyle::Turtleneck)
         } else {
-            (noise(p * 60.0) - 0.5, 0.05)
+            let bump = noise(p * 60.0) - 0.5;
+            (bump, vec3(bump, -bump * 0.6, 0.0) * 0.05)
         };
-        let n = (n + vec3(bump, -bump * 0.6, 0.0) * depth).normalize();
+        let n = (n + slope).normalize();
         let base = match material {
             Material::Scarf => self.scene.appearance.scarf,
             Material::Shirt => self.scene.appearance.shirt,
+            Material::Tie => self.scene.appearance.tie * stripes(p),
             _ => self.scene.appearance.cloth,
         };
         let colour = base * (0.92 + 0.16 * fractal_noise(p * 9.0)) * (1.0 + 0.10 * bump);
@@ -385,7 +388,7 @@ impl Shader<'_> {
     /// A gradient with a window and lamps out of focus.
     pub(crate) fn background(&self, x: f32, y: f32) -> Vec3 {
         let height = self.camera.height as f32;
-        let (u, v) = ((x - self.camera.width as f32 * 0.5) / height, y / height);
+        let (u, v) = ((x - self.camera.centre_x) / height, y / height);
         let [middle, rim] = self.scene.appearance.background;
         let far = ((u - 0.05).powi(2) * 0.9 + (v - 0.36).powi(2)).sqrt();
         let mut out = middle.lerp(rim, smoothstep(0.0, 0.78, far));
@@ -437,7 +440,7 @@ impl Shader<'_> {
             let diffuse = strand.colour * (sine * 0.35 + 0.65) * wrap * 0.85;
             // Powers of a sine as integer powers of its square, which need no logarithm.
             let lobe = |shift: f32, half_exponent: i32| {
-                let along = (tangent + n * shift).normalize().dot(half);
+                let along = (tangent + n * (shift + strand.tilt)).normalize().dot(half);
                 (1.0 - along * along).max(0.0).powi(half_exponent)
             };
             let front = smoothstep(-0.2, 0.3, n.dot(l.direction));
@@ -455,6 +458,35 @@ impl Shader<'_> {
         let sky_passes = if on_face || self.grid.is_none() { 0.8 } else { sky_passes };
         out +=
             strand.colour * (sky_light(outward) * 1.1 + Vec3::splat(0.10)) * sky_passes.powf(0.62);
-        out * if on_face { 1.0 } else { 0.55 + 0.45 * smoothstep(0.0, 0.25, share) }
+        out * mix(strand.root_light, 1.0, smoothstep(0.0, 0.25, share))
     }
+}
+
+/// Relief of knitted cloth at a point: its height, −1 … 1, and the slope that it adds to a normal.
+/// Columns of V-shaped stitches; on a thick jumper they are as large as those of hand-knitted wool,
+/// on a thin one so fine that only a soft rib remains.
+fn knit(p: Vec3, thick: bool) -> (f32, Vec3) {
+    if !thick {
+        let rib = (p.x * 120.0).sin();
+        return (rib * 0.35, vec3(rib * 0.022, 0.0, 0.0));
+    }
+    let (column, row) = (p.x * (1.0 / 0.066), p.y * (1.0 / 0.058));
+    let across = column - column.floor() - 0.5;
+    // The two arms of a stitch rise from the middle of the column to its sides.
+    let arm = row + across.abs() * 1.3;
+    let (wave, turn) = (arm * core::f32::consts::TAU).sin_cos();
+    let valley = 1.0 - 4.0 * across * across;
+    let slope = vec3(
+        0.18 * across + 0.10 * turn * across.signum() * valley,
+        0.13 * turn * (0.35 + 0.65 * valley),
+        0.0,
+    );
+    ((0.5 * valley - 0.25) + 0.4 * wave, slope)
+}
+
+/// Brightness of a tie's diagonal stripes.
+fn stripes(p: Vec3) -> f32 {
+    let along = (p.y * 0.8 + p.x) * (1.0 / 0.085);
+    let cell = (along - along.floor() - 0.5).abs();
+    mix(0.72, 1.45, smoothstep(0.34, 0.40, cell))
 }

@@ -5,6 +5,7 @@
 
 use glam::{Vec3, vec3};
 
+use crate::hairline::hairline_noise;
 use crate::math::{Random, gradient, mix, noise, smoothstep};
 use crate::scene::Scene;
 
@@ -23,12 +24,8 @@ pub(crate) fn distance_from_part(p: Vec3) -> f32 {
 /// notch in the outline of the head.
 fn bare_part(p: Vec3) -> f32 {
     let ragged = 0.012 * (noise(p * 40.0) - 0.5) + 0.012 * (noise(p * 13.0) - 0.5);
-    smoothstep(0.017, 0.002, distance_from_part(p).abs() + ragged) * smoothstep(0.12, 0.40, p.z)
-}
-
-/// Deviation of the hairline's height from its average: a real hairline is irregular.
-fn hairline_noise(p: Vec3) -> f32 {
-    0.05 * (noise(p * 6.0) - 0.5) + 0.04 * (noise(p * 23.0) - 0.5)
+    // 1 to 2 mm wide.
+    smoothstep(0.014, 0.002, distance_from_part(p).abs() + ragged) * smoothstep(0.20, 0.44, p.z)
 }
 
 /// Whether a hair grows at a point of the scalp at this height over the hairline. Hairs become
@@ -40,14 +37,9 @@ pub(crate) fn hair_grows(p: Vec3, over: f32, random: &mut Random) -> bool {
         && random.unit() < mix(0.45, 1.0, smoothstep(-0.15, 0.15, p.y))
 }
 
-/// Fineness of a hair that grows there, 0 … 1.
-pub(crate) fn fineness(p: Vec3, over: f32) -> f32 {
-    smoothstep(0.12, -0.03, over + hairline_noise(p))
-}
-
 /// How much the hair's roots darken the skin, 0 … 1.
 pub(crate) fn root_shade(p: Vec3, over: f32) -> f32 {
-    smoothstep(-0.01, 0.17, over + hairline_noise(p)) * 0.82 * (1.0 - 0.55 * bare_part(p))
+    smoothstep(-0.01, 0.17, over + hairline_noise(p)) * 0.82 * (1.0 - 0.8 * bare_part(p))
 }
 
 /// Direction of hair that is combed to a side, at a point of the scalp.
@@ -90,11 +82,12 @@ pub(crate) fn grow_guide(scene: &Scene, root: Vec3, side: f32, random: &mut Rand
         let rise = smoothstep(-0.02, 0.36, t) * mix(1.0, 0.40, smoothstep(0.40, 1.0, t));
         // Low beside the part, independent of the root: otherwise the broad side would stand over
         // it like a wall.
-        let low = mix(
-            if side > 0.0 { 0.12 } else { 0.7 },
-            1.0,
-            smoothstep(0.0, 0.42, distance_from_part(q).abs()),
-        );
+        // At the crown the part has ended, and both sides have one height: anything else would be a
+        // notch in the outline of the head.
+        let ended = smoothstep(0.50, 0.10, q.z);
+        let lowest = if side > 0.0 { mix(0.12, 0.7, ended) } else { 0.7 };
+        let low = mix(lowest, 1.0, smoothstep(0.0, 0.42, distance_from_part(q).abs()));
+        let height = mix(height, height.min(0.062), ended);
         let mut p = q + n * (0.012 * t + height * low * rise - 0.006);
         let d = scene.hair_collider(p);
         if d < -0.008 {

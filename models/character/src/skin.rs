@@ -3,12 +3,11 @@
 use glam::{Vec3, vec3};
 
 use crate::camera::luminance;
-use crate::character::HairStyle;
 use crate::face_hair::beard_shade;
-use crate::head_hair::height_over_hairline;
+use crate::hairline::height_over_hairline;
+use crate::head_hair::root_shade;
 use crate::math::{fractal_noise, gaussian, mix, noise, smoothstep, square};
 use crate::scene::Scene;
-use crate::side_part;
 
 /// Skin at a point.
 pub(crate) struct SkinSample {
@@ -48,6 +47,12 @@ impl Scene {
         let e = q - self.eye;
         let hollow = if hp.z > 0.3 { gaussian(e.y / 0.16) * gaussian(e.x / 0.25) } else { 0.0 };
         tint(vec3(0.88, 0.76, 0.74), hollow * (0.42 + 0.3 * c.age));
+        if c.skin.under_eyes > 0.0 && hp.z > 0.3 && e.y < 0.0 {
+            // A crescent, deepest toward the nose.
+            let arc = e.y + 0.165 - 1.3 * square(e.x + 0.03);
+            let share = gaussian(arc / 0.042) * smoothstep(0.24, 0.08, e.x.abs());
+            tint(vec3(0.84, 0.68, 0.72), share * c.skin.under_eyes * 0.75);
+        }
         if hp.z > 0.4 && hp.y < -0.2 && hp.y > -1.0 {
             // The shade in the fold of a cheek is red: a gray one would look like a smear.
             let (fold, across, along) = self.cheek_fold(hp);
@@ -63,10 +68,17 @@ impl Scene {
         }
         a *= Vec3::ONE + vec3(0.05, 0.12, 0.12) * (fractal_noise(hp * 7.0) - 0.5) * 0.8;
         if c.skin.freckles > 0.0 {
-            let f = noise(hp * 47.0 + vec3(0.3, 0.1, 0.7) * (hp.y * 31.0).sin());
-            let place = spot(vec3(0.34, -0.22, 0.72), 0.26) + spot(vec3(0.0, -0.2, 0.9), 0.14);
-            let share = smoothstep(0.78, 0.95, f) * 0.8 * place.min(1.0) * c.skin.freckles;
-            a *= Vec3::ONE.lerp(vec3(0.80, 0.62, 0.52), share);
+            // Two sizes, fixed to the face as seen from the front.
+            let flat = vec3(hp.x, hp.y, 0.0);
+            let spots = |fine: f32, k: f32| {
+                let f = noise(flat * fine + vec3((hp.y * 31.0).sin() * 0.3, hp.x * 5.0, k));
+                smoothstep(0.83 - 0.13 * c.skin.freckles, 0.95, f)
+            };
+            let place = spot(vec3(0.34, -0.20, 0.72), 0.30)
+                + spot(vec3(0.0, -0.18, 0.9), 0.18)
+                + 0.35 * spot(vec3(0.0, 0.40, 0.8), 0.40);
+            let share = (spots(44.0, 0.4) + 0.7 * spots(66.0, 9.4)).min(1.0) * place.min(1.0);
+            a *= Vec3::ONE.lerp(vec3(0.74, 0.53, 0.42), share * (0.35 + 0.65 * c.skin.freckles));
         }
         let old = smoothstep(0.45, 0.95, c.age);
         if old > 0.0 && hp.z > 0.0 {
@@ -81,11 +93,7 @@ impl Scene {
         if self.has_hair() && hp.z < 0.9 && p.y > -0.9 && q.x < 0.84 * c.proportions.face_width {
             // Roots under the hair.
             let over = height_over_hairline(c, hp);
-            let share = match c.hair.style {
-                HairStyle::Side => side_part::root_shade(hp, over),
-                _ => smoothstep(-0.03, 0.12, over) * 0.88,
-            };
-            a = a.lerp(self.appearance.hair[0] * 0.55, share);
+            a = a.lerp(self.appearance.hair[0] * 0.55, root_shade(c, hp, over));
         }
         if q.x > 0.6 && hp.y.abs() < 0.5 {
             // Little light leaves the hollows of an ear, and it is red.
@@ -93,10 +101,16 @@ impl Scene {
         }
         if c.beard > 0.0 && hp.z > -0.05 && hp.y < -0.2 {
             a *= Vec3::ONE.lerp(vec3(0.70, 0.68, 0.70), beard_shade(self, hp));
+            // The skin between the hairs beside the lips is not darkened, because lips move over
+            // it. It is less red there, or it would glow like a patch.
+            let near = vec3(hp.x * 0.62, hp.y - self.mouth.y + 0.03, 0.0).length();
+            let share = smoothstep(0.34, 0.22, near) * c.beard * smoothstep(0.4, 0.6, hp.z);
+            let grey = Vec3::splat(luminance(a)) * vec3(0.96, 0.86, 0.82);
+            a = a.lerp(grey, share * 0.62);
         }
         // Pores and mottles are fixed to the face as seen from the front: movements of cheeks and
         // jaw change no pixel of them.
-        let grain = self.grain(hp);
+        let grain = self.grain(hp) * (0.4 + 1.5 * c.skin.pores);
         let dark = smoothstep(0.40, 0.08, luminance(self.appearance.skin));
         a *=
             Vec3::ONE + vec3(0.24, 0.32, 0.33) * (0.9 + 0.15 * c.age) * (1.0 - 0.45 * dark) * grain;

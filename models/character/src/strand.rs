@@ -4,7 +4,7 @@ use glam::Vec3;
 use rayon::prelude::*;
 
 use crate::camera::Camera;
-use crate::math::mix;
+use crate::math::{mix, smoothstep};
 use crate::scene::Scene;
 
 /// One hair, in head space.
@@ -18,9 +18,32 @@ pub(crate) struct Strand {
     pub(crate) colour: Vec3,
     /// Factor of the highlights.
     pub(crate) shine: f32,
+    /// Tilt of its scales, which moves the highlights along it: neighbours glint apart.
+    pub(crate) tilt: f32,
+    /// Light that its root has of that at its tip, 0 … 1: roots are among other hair.
+    pub(crate) root_light: f32,
     /// For brows, lashes and beard, the normal of the skin they grow on; `None` for the hair of the
     /// head.
     pub(crate) skin_normal: Option<Vec3>,
+}
+
+/// Heights between which hair becomes free of the head: at the chin, and on the shoulders.
+const HANGS_FROM: f32 = -0.85;
+const HANGS_BELOW: f32 = -1.70;
+/// How far the tips of long hair swing against the head's rotation: at 1 they hang still.
+const SWAY: f32 = 1.4;
+
+impl Strand {
+    /// A point in the world. Hair turns with the head down to the chin. Below, it hangs and lies on
+    /// the shoulders, and sways against the rotation of the head.
+    fn place(&self, scene: &Scene, i: usize) -> Vec3 {
+        let p = self.points[i];
+        let turned = scene.to_world(p);
+        if p.y > HANGS_FROM || self.skin_normal.is_some() {
+            return turned;
+        }
+        turned.lerp(p, SWAY * smoothstep(HANGS_FROM, HANGS_BELOW, p.y))
+    }
 }
 
 /// Samples per side of a pixel.
@@ -111,7 +134,7 @@ impl HairLayer {
         let (x0, y0) = (self.x0 as f32, self.y0 as f32);
         let project = |strand: &Strand, i: usize| {
             let t = i as f32 / (strand.points.len() - 1) as f32;
-            let (x, y, z) = camera.project(scene.to_world(strand.points[i]));
+            let (x, y, z) = camera.project(strand.place(scene, i));
             let width =
                 strand.width * mix(1.0, strand.tip, t * t) * camera.scale(z) * SUBPIXELS as f32;
             Vertex { x: x * SUBPIXELS as f32 - x0, y: y * SUBPIXELS as f32 - y0, z, width }
@@ -179,7 +202,7 @@ impl HairLayer {
                     for i in (0..n).filter(|i| wanted[at + i]) {
                         let along = strand.points[(i + 1).min(n - 1)] - strand.points[i.max(1) - 1];
                         let tangent = scene.head_rotation * along.normalize_or_zero();
-                        let p = scene.to_world(strand.points[i]);
+                        let p = strand.place(scene, i);
                         let colour = shade(strand, p, tangent, i as f32 / (n - 1) as f32);
                         colours.push(colour.min(Vec3::splat(3.0)));
                     }
@@ -324,5 +347,45 @@ fn draw_segment(
         along += pace;
         across += slope;
         half += swell;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glam::vec3;
+
+    use super::*;
+    use crate::character::Character;
+    use crate::pose::{Head, Pose};
+
+    #[test]
+    fn tips_of_long_hair_sway_against_the_roll_of_the_head_and_the_rest_turns_with_it() {
+        let strand = Strand {
+            points: vec![vec3(0.6, 0.4, -0.2), vec3(0.6, -0.5, -0.2), vec3(0.6, -1.8, -0.2)],
+            width: 0.005,
+            tip: 0.1,
+            colour: Vec3::ONE,
+            shine: 1.0,
+            tilt: 0.0,
+            root_light: 1.0,
+            skin_normal: None,
+        };
+        for roll in [-0.04_f32, 0.04] {
+            let pose = Pose { head: Head { roll, ..Head::default() }, ..Pose::default() };
+            let scene = Scene::new(&Character::default(), &pose);
+            for i in 0..2 {
+                assert_eq!(strand.place(&scene, i), scene.to_world(strand.points[i]));
+            }
+            let tip = strand.points[2];
+            let (rigid, swayed) =
+                (scene.to_world(tip).x - tip.x, strand.place(&scene, 2).x - tip.x);
+            // A roll to one side moves what is below the pivot to the other.
+            assert!(rigid * roll > 0.02 * roll.abs(), "{rigid}");
+            assert!(swayed * rigid < 0.0 && swayed.abs() < rigid.abs(), "{swayed} and {rigid}");
+        }
+        let fixed = Strand { skin_normal: Some(Vec3::Z), ..strand };
+        let pose = Pose { head: Head { roll: 0.04, ..Head::default() }, ..Pose::default() };
+        let scene = Scene::new(&Character::default(), &pose);
+        assert_eq!(fixed.place(&scene, 2), scene.to_world(fixed.points[2]));
     }
 }

@@ -159,7 +159,7 @@ fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
     let view = renderer.head_view(&rest, (SIDE, SIDE));
     let draw = |pose: &Pose| view.draw(pose, whole_rect()).to_picture();
     let still = draw(&rest);
-    let mouth = Rect { x0: 44, y0: 58, x1: 52, y1: 64 };
+    let mouth = Rect { x0: 44, y0: 61, x1: 52, y1: 68 };
     let mut last = brightness(&still, mouth);
     for jaw in [0.35, 0.9] {
         let now =
@@ -170,6 +170,80 @@ fn an_open_mouth_is_dark_inside_and_shut_lids_hide_the_white() {
     let pressed =
         draw(&Pose { mouth: Mouth { press: 1.0, jaw: 0.04, ..Mouth::default() }, ..rest });
     assert!((brightness(&pressed, mouth) - brightness(&still, mouth)).abs() < 25.0);
+}
+
+/// Pixels that differ between two pictures of one size.
+fn changed_pixels(a: &Picture, b: &Picture) -> Vec<(usize, usize)> {
+    let differs = |i: usize| (0..3).any(|k| a.rgba[i * 4 + k].abs_diff(b.rgba[i * 4 + k]) > 6);
+    (0..a.width * a.height).filter(|i| differs(*i)).map(|i| (i % a.width, i / a.width)).collect()
+}
+
+#[test]
+fn sliders_of_lips_nose_and_skin_change_only_the_face() {
+    let base = Character { asymmetry: 1.0, ..bald() };
+    let rest = Pose { smile: 0.4, ..Pose::default() };
+    let renderer = model_of(&base);
+    let view = renderer.head_view(&rest, (SIDE, SIDE));
+    let (mouth, eyes) = (view.mouth_rect(), view.eyes_rect());
+    let before = view.draw(&rest, whole_rect()).to_picture();
+    let face = Rect {
+        x0: mouth.x0.min(eyes.x0),
+        y0: eyes.y0.min(mouth.y0),
+        x1: mouth.x1.max(eyes.x1),
+        y1: mouth.y1.max(eyes.y1),
+    };
+    for (name, value, place) in [
+        ("lips.upper", 1.5, mouth),
+        ("lips.bow", 1.0, mouth),
+        ("lips.philtrum", 1.0, mouth),
+        ("lips.corners", 1.0, mouth),
+        ("lips.smirk", 0.0, face),
+        ("nose.bridge", 1.4, face),
+        ("nose.wings", 1.4, face),
+        ("skin.under_eyes", 1.0, face),
+    ] {
+        let slider = SLIDERS.iter().find(|s| s.name == name).unwrap();
+        let mut character = base.clone();
+        *(slider.field)(&mut character) = value;
+        let renderer = model_of(&character);
+        let view = renderer.head_view(&rest, (SIDE, SIDE));
+        assert!(view.mouth_rect() == mouth && view.eyes_rect() == eyes, "{name}");
+        let changed = changed_pixels(&before, &view.draw(&rest, whole_rect()).to_picture());
+        assert!(!changed.is_empty(), "{name} has no effect");
+        let inside = |(x, y): &(usize, usize)| {
+            (place.x0..place.x1).contains(x) && (place.y0..place.y1).contains(y)
+        };
+        let outside: Vec<_> = changed.iter().filter(|p| !inside(p)).collect();
+        assert!(outside.is_empty(), "{name} changes {outside:?} outside of {place:?}");
+    }
+}
+
+#[test]
+fn a_tie_and_a_necklace_change_only_neck_and_chest() {
+    let base = bald();
+    let dressed = |style, tie| Clothes { style, tie, ..Clothes::default() };
+    let red = Some(Colour(0xa02030));
+    let plain = Character { clothes: dressed(ClothesStyle::Suit, None), ..base.clone() };
+    let tied = Character { clothes: dressed(ClothesStyle::Suit, red), ..base.clone() };
+    let chained = Character { necklace: true, ..base.clone() };
+    let rest = Pose::default();
+    for (without, with) in [(&plain, &tied), (&base, &chained)] {
+        let draw = |character| {
+            let renderer = model_of(character);
+            let view = renderer.head_view(&rest, (SIDE, SIDE));
+            (view.draw(&rest, whole_rect()).to_picture(), view.mouth_rect())
+        };
+        let ((a, mouth), (b, _)) = (draw(without), draw(with));
+        let changed = changed_pixels(&a, &b);
+        assert!(changed.len() > 4, "{with:?}");
+        // Lips and jaw move in front of it, and must look alike with and without it.
+        let lips = mouth.y0 + (mouth.y1 - mouth.y0) / 2;
+        assert!(changed.iter().all(|(_, y)| *y > lips), "{changed:?}");
+    }
+    // A jumper has no collar for a tie.
+    let jumper = |tie| Character { clothes: dressed(ClothesStyle::Crew, tie), ..base.clone() };
+    let draw = |character: &Character| render(character, &rest, (SIDE, SIDE), None).unwrap();
+    assert!(changed_pixels(&draw(&jumper(None)), &draw(&jumper(red))).is_empty());
 }
 
 #[test]
@@ -231,5 +305,19 @@ fn a_person_survives_json_and_bad_colours_are_refused() {
     assert!(text.contains("\"#d0a080\""), "{text}");
     for bad in ["d0a080", "#d0a08", "#d0a0801", "#g0a080", "#+0a080"] {
         assert!(bad.parse::<Colour>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn flat_hair_is_not_cut_by_the_upper_edge() {
+    use HairStyle::{Bob, Bun, Buzz, Long, Side};
+    for style in [Bob, Bun, Buzz, Long, Side] {
+        let hair = Hair { style, ..Hair::default() };
+        let renderer = model_of(&Character { hair, ..sample_character() });
+        let view = renderer.head_view(&Pose::default(), (SIDE, SIDE));
+        let person = view.coverage(&Pose::default());
+        // 2 % of the height.
+        let above: f32 = person[..SIDE * 2].iter().sum();
+        assert!(above < 0.5, "{style:?}: {above}");
     }
 }

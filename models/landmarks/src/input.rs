@@ -218,7 +218,7 @@ impl Landmarks {
         points: &Points,
         size: [usize; 2],
     ) -> Result<(), InvalidLandmarks> {
-        let crop = level::frame(picture, points, size);
+        let crop = level::frame(picture, points, size.into());
         let from_centre = |point: Point| {
             let [x, y] = crop.fractions_of(point);
             (x - 0.5).abs().max((y - 0.5).abs())

@@ -5,9 +5,12 @@ use crate::picture::{Border, Frame, Picture, Point, Pyramid};
 use crate::points::index::{CHIN, FOREHEAD};
 use crate::points::{Points, eye_line};
 
-/// Height of the face, from the forehead to the chin, as a share of the crop's height, where the
-/// photo is large enough. The middle between these points is then the middle of the crop.
+/// Height of the face, from the forehead to the chin, as a share of the height of a crop with head
+/// and shoulders, where the photo is large enough. The middle between these points is then the
+/// middle of the crop.
 pub const FACE_HEIGHT: f32 = 0.44;
+/// The same of a crop with head and collar.
+pub const CLOSE_FACE_HEIGHT: f32 = 0.55;
 /// The same at most, in a photo that ends close to the face.
 const MAX_FACE_HEIGHT: f32 = 0.64;
 /// How far the middle of the face is from the middle of the crop at most, as a share of its side.
@@ -17,14 +20,39 @@ const NOTICED_OUTSIDE: f32 = 0.02;
 /// Maximum side in pixels of the crop that is kept to draw from.
 pub const MAX_SOURCE_SIDE: usize = 1024;
 
-/// Turns the face upright and crops it to `[width, height]` pixels; the points move along. What lies
-/// outside the photo has the blurred colours of its edge.
+/// Size of a crop, and of the face in it. A size alone stands for head and shoulders.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CropShape {
+    /// Width and height in pixels.
+    pub size: [usize; 2],
+    /// Height of the face as a share of the height: [`FACE_HEIGHT`] or [`CLOSE_FACE_HEIGHT`].
+    pub face_height: f32,
+}
+
+impl CropShape {
+    /// Head and collar.
+    #[must_use]
+    pub fn close(size: [usize; 2]) -> Self {
+        Self { size, face_height: CLOSE_FACE_HEIGHT }
+    }
+}
+
+impl From<[usize; 2]> for CropShape {
+    fn from(size: [usize; 2]) -> Self {
+        Self { size, face_height: FACE_HEIGHT }
+    }
+}
+
+/// Turns the face upright and crops it to this shape; the points move along. What lies outside the
+/// photo has the blurred colours of its edge.
 ///
 /// # Panics
 /// If a side is 0.
 #[must_use]
-pub fn level(picture: &Picture, points: &Points, size: [usize; 2]) -> (Picture, Points) {
-    let frame = frame(picture, points, size);
+pub fn level(picture: &Picture, points: &Points, shape: impl Into<CropShape>) -> (Picture, Points) {
+    let shape = shape.into();
+    let size = shape.size;
+    let frame = frame(picture, points, shape);
     let crop = sample(picture, frame, size);
     let moved = points.map(|point| {
         let [x, y] = frame.fractions_of(point);
@@ -69,7 +97,7 @@ fn sample(picture: &Picture, frame: Frame, size: [usize; 2]) -> Picture {
 /// pixels of the photo, at most [`MAX_SOURCE_SIDE`] on the longer side.
 #[must_use]
 pub fn source_size(picture: &Picture, points: &Points, size: [usize; 2]) -> [usize; 2] {
-    let frame = frame(picture, points, size);
+    let frame = frame(picture, points, size.into());
     let longer = frame.size[0].max(frame.size[1]);
     let scale = (MAX_SOURCE_SIDE as f32 / longer).min(1.0);
     // Even, because video has half the resolution of colour.
@@ -78,10 +106,10 @@ pub fn source_size(picture: &Picture, points: &Points, size: [usize; 2]) -> [usi
 
 /// Whether a noticeable part of a crop of this shape lies outside the photo.
 #[must_use]
-pub fn exceeds_photo(picture: &Picture, points: &Points, size: [usize; 2]) -> bool {
+pub fn exceeds_photo(picture: &Picture, points: &Points, shape: impl Into<CropShape>) -> bool {
     /// Samples in a row and in a column.
     const COUNT: usize = 64;
-    let frame = frame(picture, points, size);
+    let frame = frame(picture, points, shape.into());
     let at = |i: usize| (i as f32 + 0.5) / COUNT as f32;
     let places = (0..COUNT).flat_map(|y| (0..COUNT).map(move |x| [at(x), at(y)]));
     let outside = places.filter(|place| !picture.contains(frame.to_picture(*place))).count();
@@ -90,7 +118,8 @@ pub fn exceeds_photo(picture: &Picture, points: &Points, size: [usize; 2]) -> bo
 
 /// The region of a photo that a crop of this shape shows. Where the photo ends close to the face,
 /// the region is smaller and moves, so that it lies in the photo if possible.
-pub(crate) fn frame(picture: &Picture, points: &Points, [width, height]: [usize; 2]) -> Frame {
+pub(crate) fn frame(picture: &Picture, points: &Points, shape: CropShape) -> Frame {
+    let CropShape { size: [width, height], face_height } = shape;
     let (top, chin) = (points[FOREHEAD], points[CHIN]);
     let (face, aspect) = (distance(top, chin), width as f32 / height as f32);
     let middle = [(top[0] + chin[0]) / 2.0, (top[1] + chin[1]) / 2.0];
@@ -100,7 +129,7 @@ pub(crate) fn frame(picture: &Picture, points: &Points, [width, height]: [usize;
     let across = [reach([-cos, -sin]), reach([cos, sin])];
     let down = [reach([sin, -cos]), reach([-sin, cos])];
     let smallest = face / MAX_FACE_HEIGHT;
-    let mut shown = face / FACE_HEIGHT;
+    let mut shown = face / face_height;
     let within = largest_within(across) / aspect;
     // In a wide crop of a narrow photo, a part lies outside in any case.
     if within >= smallest {

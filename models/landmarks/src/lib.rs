@@ -30,7 +30,10 @@ pub use checks::{Part, Refusal, Warning};
 pub use decode::{DecodeError, DecodeLimits, decode, encode_png};
 pub use find::{Found, check, check_named, find};
 pub use input::{EyeOutline, InvalidLandmarks, Landmarks, MouthOutline, NoseOutline, Outline};
-pub use level::{FACE_HEIGHT, MAX_SOURCE_SIDE, cover, exceeds_photo, level, resize, source_size};
+pub use level::{
+    CLOSE_FACE_HEIGHT, CropShape, FACE_HEIGHT, MAX_SOURCE_SIDE, cover, exceeds_photo, level,
+    resize, source_size,
+};
 pub use mask::{MASK_FILE, MASK_SIDE, Segmenter};
 pub use networks::{DETECTOR_FILE, IRIS_FILE, MESH_FILE, Networks};
 pub use picture::{Picture, Point};

@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use character::{Character, Eyes, Head, Mouth, Pose, Rect, render};
+use character::{Character, CharacterRenderer, Eyes, Framing, Head, Mouth, Pose, Rect};
 use landmarks::{
-    DecodeLimits, FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part, Picture, Point, Points,
-    Refusal, Segmenter, Warning, check, check_named, decode, exceeds_photo, find, index, level,
-    resize, source_size,
+    CLOSE_FACE_HEIGHT, CropShape, DecodeLimits, FACE_HEIGHT, Landmarks, MASK_SIDE, Networks, Part,
+    Picture, Point, Points, Refusal, Segmenter, Warning, check, check_named, decode, exceeds_photo,
+    find, index, level, resize, source_size,
 };
 
 /// Side of the drawn pictures in pixels.
@@ -29,8 +29,15 @@ fn networks() -> &'static Networks {
 }
 
 fn draw(pose: &Pose, rect: Rect) -> Picture {
-    let drawn = render(&Character::default(), pose, (SIDE, SIDE), Some(rect)).unwrap();
+    let drawn = bust(pose, SIDE, rect);
     Picture::new(drawn.width, drawn.height, drawn.rgb()).unwrap()
+}
+
+/// A picture with space around the head, as a photo has it.
+fn bust(pose: &Pose, side: usize, rect: Rect) -> character::Picture {
+    let renderer = CharacterRenderer::new(&Character::default()).unwrap();
+    let renderer = renderer.with_framing(Framing::Bust);
+    renderer.head_view(pose, (side, side)).draw(pose, rect).to_picture()
 }
 
 /// The character at rest, and the points that are found on it.
@@ -214,6 +221,10 @@ fn a_crop_has_the_face_in_its_middle() {
             let (before, after) = (at(picture, points[i]), at(&crop, moved[i]));
             assert!((before - after).abs() < 30, "point {i}: {before} and {after}");
         }
+        // A close crop has room for the whole height of the face.
+        let (_, near) = level(picture, points, CropShape::close(size));
+        let height = distance(near[index::FOREHEAD], near[index::CHIN]) / size[1] as f32;
+        assert!((CLOSE_FACE_HEIGHT - height).abs() < 0.005, "{height}");
         let source = source_size(picture, points, size);
         let shape = source[0] as f32 / source[1] as f32 - width / height;
         assert!(
@@ -324,7 +335,7 @@ fn a_head_that_is_turned_has_its_reason() {
     let look = |yaw: f32, pitch: f32| {
         let pose = Pose { head: Head { yaw, pitch, roll: 0.0 }, ..Pose::default() };
         let side = SIDE / 2;
-        let drawn = render(&Character::default(), &pose, (side, side), None).unwrap();
+        let drawn = bust(&pose, side, Rect::whole(side, side));
         find(networks(), &Picture::new(side, side, drawn.rgb()).unwrap())
     };
     let slightly = look(0.2, 0.0).unwrap().angles;

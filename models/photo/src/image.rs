@@ -69,7 +69,7 @@ impl Image {
 
 /// Weights of four samples in a row, `t` (0 … 1) after the second one.
 #[inline]
-fn weights(t: f32) -> [f32; 4] {
+pub(crate) fn weights(t: f32) -> [f32; 4] {
     [
         ((-0.5 * t + 1.0) * t - 0.5) * t,
         (1.5 * t - 2.5) * t * t + 1.0,

@@ -10,6 +10,7 @@
 //! ```
 
 mod brow;
+mod carry;
 mod cavity;
 mod curve;
 mod eyeball;
@@ -27,6 +28,7 @@ mod renderer;
 mod skin;
 mod turn;
 
+pub use carry::{Change, TurnedRect};
 pub use landmarks::{
     EyePoints, FacePoints, Landmarks, MESH_POINTS, MouthPoints, NosePoints, Point,
 };

@@ -70,6 +70,10 @@ impl PhotoRenderer {
         }
     }
 
+    pub(crate) fn face(&self) -> &Face {
+        &self.face
+    }
+
     /// The place of the photo, in pixels, that appears at `pixel` while the head is held as in
     /// `pose`. The motions of eyes and mouth are ignored.
     #[must_use]

@@ -27,7 +27,11 @@ pub(crate) fn source(face: &Face, head: Head, p: Vec2) -> Vec2 {
     }
     let mut from = p;
     for _ in 0..4 {
-        from = p - displacement(face, head, from);
+        let next = p - displacement(face, head, from);
+        if next == from {
+            break;
+        }
+        from = next;
     }
     from
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use character::{
-    Character, CharacterRenderer, Colour, EyeShape, Hair, HairStyle, Lips, Pose, Rect,
+    Character, CharacterRenderer, Colour, EyeShape, Framing, Hair, HairStyle, Lips, Pose, Rect,
 };
 use photo::{EyePoints, FacePoints, Landmarks, MouthPoints, NosePoints, Point};
 
@@ -58,7 +58,8 @@ pub(crate) type Rgb = Vec<u8>;
 
 pub(crate) fn drawn(pose: &Pose) -> Rgb {
     static RENDERER: OnceLock<CharacterRenderer> = OnceLock::new();
-    let renderer = RENDERER.get_or_init(|| CharacterRenderer::new(&sitter()).unwrap());
+    let renderer = RENDERER
+        .get_or_init(|| CharacterRenderer::new(&sitter()).unwrap().with_framing(Framing::Bust));
     let view = renderer.head_view(&Pose::default(), (SIDE, SIDE));
     view.draw(pose, Rect::whole(SIDE, SIDE)).to_picture().rgb()
 }

@@ -9,7 +9,7 @@ mod sitter;
 use std::sync::OnceLock;
 
 use character::{Eyes, Head, Mouth, Pose, Rect};
-use photo::{Landmarks, Photo, PhotoRenderer};
+use photo::{Change, Landmarks, Photo, PhotoRenderer, TurnedRect};
 use sitter::{Rgb, SIDE, blueness, drawn, landmarks, pixel};
 
 /// Deviation of an opening of the lips that nobody sees.
@@ -112,6 +112,37 @@ fn lips_change_no_pixel_outside_of_their_rectangle() {
         }
     }
     assert!(inside > 2000, "{inside}");
+}
+
+#[test]
+fn a_mouth_that_is_carried_to_a_turned_head_looks_as_if_it_were_drawn_there() {
+    let renderer = renderer();
+    let moved = mouth(open(0.54, 0.1, 0.05));
+    let upright = renderer.mouth_rect(&moved);
+    let [still, shown] = [&Pose::default(), &moved].map(|pose| renderer.draw(pose, upright));
+    let levels: Vec<i16> = shown
+        .iter()
+        .zip(&still)
+        .map(|(now, before)| i16::from(*now) - i16::from(*before))
+        .collect();
+    let change = Change { rect: upright, levels: &levels };
+    for (head, min_psnr) in [
+        (Head::default(), f64::INFINITY),
+        (Head { yaw: 0.052, pitch: 0.0, roll: -0.021 }, 40.0),
+        (Head { yaw: 0.0, pitch: 0.052, roll: 0.0 }, 40.0),
+    ] {
+        let [still, truth] = [Pose::default(), moved].map(|pose| Pose { head, ..pose });
+        let rect = renderer.mouth_rect(&still);
+        let carried = TurnedRect::new(renderer, &still, rect).carry(change);
+        let [still, truth] = [&still, &truth].map(|pose| renderer.draw(pose, rect));
+        let shown = still.iter().zip(&carried).map(|(level, change)| i16::from(*level) + change);
+        let squares = |a: i16, b: u8| f64::from(a - i16::from(b)).powi(2);
+        let error: f64 = shown.zip(&truth).map(|(a, b)| squares(a, *b)).sum();
+        let change: f64 = still.iter().zip(&truth).map(|(a, b)| squares((*a).into(), *b)).sum();
+        let psnr = |error: f64| 10.0 * (255.0 * 255.0 * truth.len() as f64 / error).log10();
+        println!("{head:?}: {:.1} dB instead of {:.1} dB", psnr(error), psnr(change));
+        assert!(psnr(error) >= min_psnr && psnr(change) < 30.0, "{head:?}");
+    }
 }
 
 #[test]

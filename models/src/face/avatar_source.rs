@@ -1,5 +1,6 @@
 //! What an avatar is drawn from: a character, or a photo; and what is behind it.
 
+use character::Framing;
 use serde::Serialize;
 
 use super::avatar_spec::AvatarSpec;
@@ -13,6 +14,8 @@ pub struct AvatarSource<'a> {
     pub subject: Subject<'a>,
     /// What replaces the background of the character or the photo.
     pub background: Option<&'a Background>,
+    /// How much of the person the pictures show. A photo has it already.
+    pub framing: Framing,
 }
 
 /// What an avatar is drawn from.
@@ -31,14 +34,16 @@ pub(super) struct Identity<'a> {
     pub(super) name: &'a str,
     pub(super) gender: super::avatar_spec::Gender,
     pub(super) voice: &'a str,
+    pub(super) framing: Framing,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> AvatarSource<'a> {
     pub(super) fn identity(self) -> Identity<'a> {
-        match self {
-            Self::Character(AvatarSpec { id, name, gender, voice, .. })
-            | Self::Photo(PhotoAvatar { id, name, gender, voice, .. }) => {
-                Identity { id, name, gender: *gender, voice }
+        let framing = self.framing;
+        match self.subject {
+            Subject::Character(AvatarSpec { id, name, gender, voice, .. })
+            | Subject::Photo(PhotoAvatar { id, name, gender, voice, .. }) => {
+                Identity { id, name, gender: *gender, voice, framing }
             }
         }
     }
@@ -46,12 +51,12 @@ impl<'a> Subject<'a> {
 
 impl<'a> From<&'a AvatarSpec> for AvatarSource<'a> {
     fn from(avatar: &'a AvatarSpec) -> Self {
-        Self { subject: Subject::Character(avatar), background: None }
+        Self { subject: Subject::Character(avatar), background: None, framing: Framing::default() }
     }
 }
 
 impl<'a> From<&'a PhotoAvatar> for AvatarSource<'a> {
     fn from(avatar: &'a PhotoAvatar) -> Self {
-        Self { subject: Subject::Photo(avatar), background: None }
+        Self { subject: Subject::Photo(avatar), background: None, framing: avatar.framing }
     }
 }

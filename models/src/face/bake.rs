@@ -15,13 +15,15 @@ use super::avatar_source::{AvatarSource, Identity, Subject};
 use super::avatar_spec::AvatarSpec;
 use super::background::BackgroundError;
 use super::character_avatar::{CharacterAvatar, locate_chest};
+use super::manifest::{Look, PoseId, Stance};
 use super::photo_avatar::{PhotoAvatar, PhotoAvatarRenderer};
 use super::picture::I420;
-use super::pose_set::{self, Look, PoseId, PoseSet, Stance};
+use super::pose_set::{self, PoseSet};
 use super::rasterize::Rasterizer;
-use super::{frames, vp8, webp};
+use super::{lip_quantizer, vp8, webp};
 
-pub use super::pose_plan::{PlanSubset, PosePlan};
+pub use super::plan_subset::PlanSubset;
+pub use super::pose_plan::PosePlan;
 
 /// Error of baking.
 #[derive(Debug, thiserror::Error)]
@@ -65,19 +67,23 @@ pub struct BakeOutput {
     pub chroma_psnr: (f64, f64),
 }
 
+/// Version of the plan and of the drawing. It increases with each change after which the avatars
+/// that were baked before must be baked again: their sets have a smaller one
+/// ([`PoseSet::plan_version`]).
+pub const PLAN_VERSION: u32 = 3;
 /// Maximum size of a set, in bytes.
-pub const MAX_SET_BYTES: usize = 600_000;
+pub const MAX_SET_BYTES: usize = 1_000_000;
 /// Maximum mean size of a frame with moving lips, in bytes, up to 512 × 512 pixels. Speech then
-/// takes less than 170 kbit/s. More pixels may take proportionally more.
-pub(super) const MAX_SPEECH_FRAME_BYTES: usize = 735;
+/// takes less than 200 kbit/s. More pixels may take proportionally more.
+pub(super) const MAX_SPEECH_FRAME_BYTES: usize = 845;
 /// Fractions of the total time for the final encoding, and for that of each subset.
 const FINAL_ENCODING_FRACTION: f64 = 0.2;
 const SUBSET_ENCODING_FRACTION: f64 = 0.05;
 /// Quantizer of the display picture.
 const DISPLAY_QUANTIZER: u32 = 14;
 
-/// Identifies the result of a bake: versions of renderer and encoder, avatar, size and plan. Equal
-/// fingerprints mean equal sets.
+/// Identifies the result of a bake: versions of renderer and encoder, avatar, size, framing and
+/// plan. Equal fingerprints mean equal sets.
 ///
 /// # Panics
 /// Never: the hashed values are plain data.
@@ -88,17 +94,17 @@ pub fn fingerprint<'a>(
     size: (usize, usize),
     plan: &PosePlan,
 ) -> String {
-    let AvatarSource { subject, background } = avatar.into();
+    let source @ AvatarSource { subject, background, framing } = avatar.into();
     let all = match subject {
         Subject::Character(avatar) => {
             let versions = (character::VERSION, env!("FACE_VERSION"));
-            serde_json::to_vec(&(versions, avatar, size, plan, background))
+            serde_json::to_vec(&(versions, avatar, size, framing, plan, background))
         }
         Subject::Photo(avatar) => {
             let versions = (photo::VERSION, env!("FACE_VERSION"));
             let photo = Sha256::digest(&avatar.photo.rgb).to_vec();
             let of_photo = (photo, &avatar.landmarks, &avatar.mask);
-            serde_json::to_vec(&(versions, subject.identity(), of_photo, size, plan, background))
+            serde_json::to_vec(&(versions, source.identity(), of_photo, size, plan, background))
         }
     };
     let all = all.expect("the fingerprint serializes to JSON");
@@ -166,7 +172,7 @@ pub fn bake<'a>(
 pub enum BakeEvent {
     /// Completed fraction, 0 … 1.
     Progress(f64),
-    /// A subset is drawn: a complete set with the key frame and altref frame of the full set.
+    /// A subset is drawn: a complete set with the key frame and anchors of the full set.
     PartialSet(Box<BakeOutput>),
 }
 
@@ -183,16 +189,18 @@ pub fn bake_progressively<'a>(
     cache: &PatchCache,
     on_event: impl FnMut(BakeEvent) + Send,
 ) -> Result<BakeOutput, Error> {
-    let AvatarSource { subject, background } = avatar.into();
+    let source @ AvatarSource { subject, background, framing } = avatar.into();
     let renderer: Box<dyn AvatarRenderer + '_> = match subject {
-        Subject::Character(avatar) => Box::new(CharacterAvatar::new(avatar, size, cache)?),
-        Subject::Photo(avatar) => Box::new(PhotoAvatarRenderer {
-            renderer: photo_renderer(avatar, size)?,
-            mask: avatar.mask.as_deref(),
-        }),
+        Subject::Character(avatar) => {
+            Box::new(CharacterAvatar::new(avatar, size, cache)?.with_framing(framing))
+        }
+        Subject::Photo(avatar) => Box::new(PhotoAvatarRenderer::new(
+            photo_renderer(avatar, size)?,
+            avatar.mask.as_deref(),
+        )),
     };
     let mut rasterizer = Rasterizer::new(&*renderer, background, plan)?;
-    let avatar = subject.identity();
+    let avatar = source.identity();
     let reporter = Mutex::new((on_event, 0.0_f64));
     let on_event = |event: BakeEvent| {
         let (on_event, reached) = &mut *reporter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -206,12 +214,10 @@ pub fn bake_progressively<'a>(
         });
     };
     let drawing = 1.0 - FINAL_ENCODING_FRACTION - SUBSET_ENCODING_FRACTION * subsets.len() as f64;
-    // Encoding takes time, so a subset starts with the quantizer at which the previous one was
-    // small enough, and a photo with that of a sample.
-    let is_photo = matches!(subject, Subject::Photo(_));
-    let sampled = |rasterizer: &Rasterizer<'_>, subset: &PlanSubset| match is_photo {
-        true => frames::sample_quantizer(avatar, size, plan, subset, rasterizer),
-        false => Ok(0),
+    // Encoding takes time, so it starts with the quantizer of a sample, and a subset also with the
+    // one at which the previous one was small enough.
+    let sampled = |rasterizer: &Rasterizer<'_>, subset: &PlanSubset| {
+        lip_quantizer::sample_quantizer(avatar, size, plan, subset, rasterizer)
     };
     let mut from = 0;
     for (at, subset) in subsets.iter().enumerate() {
@@ -250,7 +256,7 @@ fn photo_renderer(
     Ok(PhotoRenderer::new(&avatar.photo, &avatar.landmarks)?)
 }
 
-/// As [`frames::encode_within_limits`], with the display picture.
+/// As [`lip_quantizer::encode_within_limits`], with the display picture.
 fn encode(
     avatar: Identity<'_>,
     size: (usize, usize),
@@ -260,7 +266,7 @@ fn encode(
     first_quantizer: usize,
     on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
-    let (baked, at) = frames::encode_within_limits(
+    let (baked, at) = lip_quantizer::encode_within_limits(
         avatar,
         size,
         plan,
@@ -289,7 +295,8 @@ pub fn redraw(
 ) -> Result<I420, Error> {
     let renderer = CharacterRenderer::new(&avatar.character)?;
     let stance = plan.stances[usize::from(id.stance)];
-    let base = compose_pose(&avatar.rest, stance, Look::default());
+    let drawn = plan.stances[usize::from(plan.drawn_stance(id.stance))];
+    let base = compose_pose(&avatar.rest, drawn, Look::default());
     let view = renderer.head_view(&base, size);
     let mut whole = view.draw(&base, Rect::whole(size.0, size.1));
     let look_pose = compose_pose(&avatar.rest, stance, plan.looks[usize::from(id.look)]);
@@ -315,11 +322,11 @@ const SMILE_SQUINT: f32 = 0.25;
 /// head moves.
 #[must_use]
 pub fn compose_pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
-    let Stance { head, smile } = stance;
+    let Stance { head, smile, brows } = stance;
     let mut pose = *rest;
-    // Limited by the range above the smile at rest.
-    pose.smile += smile * (1.0 - rest.smile);
-    pose.eyes.squint = (pose.eyes.squint + smile * SMILE_SQUINT).min(1.0);
+    // Limited by the range above the smile at rest, or below it.
+    pose.smile += smile * if smile > 0.0 { 1.0 - rest.smile } else { rest.smile };
+    pose.eyes.squint = (pose.eyes.squint + smile.max(0.0) * SMILE_SQUINT).min(1.0);
     pose.head.yaw += head.yaw;
     pose.head.pitch += head.pitch;
     pose.head.roll += head.roll;
@@ -327,8 +334,9 @@ pub fn compose_pose(rest: &Pose, stance: Stance, look: Look) -> Pose {
     pose.eyes.squint += look.eyes.squint;
     pose.eyes.gaze_x += look.eyes.gaze_x - head.yaw / 0.45;
     pose.eyes.gaze_y += look.eyes.gaze_y + head.pitch / 0.35;
-    pose.brows.raise += look.brows.raise;
-    pose.brows.knit += look.brows.knit;
+    let sum = |rest: f32, stance: f32, look: f32| (rest + stance + look).clamp(-1.0, 1.0);
+    pose.brows.raise = sum(pose.brows.raise, brows.raise, look.brows.raise);
+    pose.brows.knit = sum(pose.brows.knit, brows.knit, look.brows.knit);
     pose
 }
 

@@ -1,5 +1,6 @@
 //! What the process that bakes an avatar receives on standard input.
 
+use character::Framing;
 use serde::{Deserialize, Serialize};
 
 use super::avatar_spec::{self, AvatarSpec, Gender};
@@ -36,6 +37,9 @@ pub struct CharacterRequest {
     pub file: String,
     /// Width and height in pixels of the pose set.
     pub size: [usize; 2],
+    /// How much of the character the pictures show.
+    #[serde(default)]
+    pub framing: Framing,
 }
 
 impl CharacterRequest {
@@ -61,16 +65,29 @@ pub struct PhotoRequest {
     pub voice: String,
     /// What it is drawn from.
     pub source: PhotoSource,
+    /// Width and height in pixels of the pose set; `None`: those of the source.
+    #[serde(default)]
+    pub size: Option<[usize; 2]>,
+    /// How much of the person the pictures show.
+    #[serde(default)]
+    pub framing: Framing,
 }
 
 impl PhotoRequest {
+    /// Width and height in pixels of the pose set.
+    #[must_use]
+    pub fn pixels(&self) -> [usize; 2] {
+        self.size.unwrap_or_else(|| self.source.size().into())
+    }
+
     /// The avatar of the photo.
     ///
     /// # Errors
     /// See [`SourceError`].
     pub fn into_avatar(self) -> Result<PhotoAvatar, SourceError> {
-        let (photo, landmarks, mask) = self.source.photo()?;
-        let Self { id, name, gender, voice, .. } = self;
-        Ok(PhotoAvatar { id, name, gender, voice, photo, landmarks, mask })
+        let size = self.pixels();
+        let Self { id, name, gender, voice, source, framing, .. } = self;
+        let (photo, landmarks, mask) = source.with_size(size)?.photo(framing)?;
+        Ok(PhotoAvatar { id, name, gender, voice, photo, framing, landmarks, mask })
     }
 }

@@ -1,8 +1,10 @@
 //! The renderer of a drawn character. Its parts take seconds each, so they are stored.
 
-use character::{CharacterRenderer, HeadView, Patch, Picture, Pose, Rect};
+use character::{CharacterRenderer, Framing, HeadView, Patch, Picture, Pose, Rect};
 
-use super::avatar_renderer::{AvatarRenderer, FEATHER, Region, RegionDelta, StanceRenderer};
+use super::avatar_renderer::{
+    AvatarRenderer, FEATHER, PartNumber, Region, RegionDelta, StanceRenderer,
+};
 use super::avatar_spec::AvatarSpec;
 use super::bake::{Error, PatchCache};
 use super::breath::Chest;
@@ -23,6 +25,11 @@ impl<'a> CharacterAvatar<'a> {
         cache: &'a PatchCache,
     ) -> Result<Self, Error> {
         Ok(Self { renderer: CharacterRenderer::new(&avatar.character)?, avatar, size, cache })
+    }
+
+    /// Changes how much of the character the pictures show.
+    pub(super) fn with_framing(self, framing: Framing) -> Self {
+        Self { renderer: self.renderer.with_framing(framing), ..self }
     }
 }
 
@@ -86,7 +93,7 @@ impl StanceRenderer for CharacterStance<'_> {
     fn region_delta(
         &mut self,
         region: Region,
-        n: u8,
+        n: PartNumber,
         pose: &Pose,
         still: &Picture,
     ) -> Result<RegionDelta, Error> {

@@ -73,12 +73,14 @@ const NON_SLIDERS: &[(&str, SettingKind)] = &[
     ("glasses", SettingKind::Choice { choices: &["none", "square", "round", "slim"] }),
     ("frame", REQUIRED_COLOUR),
     ("earrings", SettingKind::Flag),
+    ("necklace", SettingKind::Flag),
     (
         "clothes.style",
         SettingKind::Choice { choices: &["crew", "turtleneck", "shirt", "blazer", "suit"] },
     ),
     ("clothes.colour", REQUIRED_COLOUR),
     ("clothes.under", REQUIRED_COLOUR),
+    ("clothes.tie", SettingKind::Colour { optional: true }),
     ("background[0]", REQUIRED_COLOUR),
     ("background[1]", REQUIRED_COLOUR),
 ];
@@ -96,7 +98,16 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("hair", &["hair.style", "hair.dark", "hair.light", "hair.grey", "beard", "headscarf"]),
     (
         "clothes",
-        &["clothes.style", "clothes.colour", "clothes.under", "glasses", "frame", "earrings"],
+        &[
+            "clothes.style",
+            "clothes.colour",
+            "clothes.under",
+            "clothes.tie",
+            "glasses",
+            "frame",
+            "earrings",
+            "necklace",
+        ],
     ),
     ("background", &["background[0]", "background[1]"]),
 ];

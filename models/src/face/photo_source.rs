@@ -2,13 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landmarks::{DecodeLimits, MASK_SIDE, POINTS, Picture, Points, Segmenter};
+use character::Framing;
+use landmarks::{CropShape, DecodeLimits, MASK_SIDE, POINTS, Picture, Point, Points, Segmenter};
 use photo::{Landmarks, Photo};
 use serde::{Deserialize, Serialize};
 
 use super::matte;
 
-/// The crop of a photo with its landmarks. A person can be recognized in it.
+/// The crop of a photo with its landmarks: head and shoulders. A person can be recognized in it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct PhotoSource {
     /// Width and height in pixels of the pose set that is drawn from it.
@@ -56,6 +57,42 @@ impl PhotoSource {
         Ok(Self { size, png, landmarks, mask: mask.map(|file| STANDARD.encode(file)) })
     }
 
+    /// The same person for a pose set of another size: the part of the crop that has its shape. What
+    /// lies outside the crop has the blurred colours of its edge.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    pub fn with_size(self, size: [usize; 2]) -> Result<Self, SourceError> {
+        if size == self.size {
+            return Ok(self);
+        }
+        let decode = |png: &str| {
+            let file = STANDARD.decode(png).unwrap_or_default();
+            landmarks::decode(&file, DecodeLimits::default())
+        };
+        let crop = decode(&self.png)?;
+        let sides = [crop.width() as f32, crop.height() as f32];
+        let points: Vec<Point> =
+            self.landmarks.iter().map(|[x, y]| [x * sides[0], y * sides[1]]).collect();
+        let points: Points =
+            points.try_into().map_err(|all: Vec<Point>| SourceError::Landmarks(all.len()))?;
+        let shape = landmarks::source_size(&crop, &points, size);
+        let (picture, moved) = landmarks::level(&crop, &points, shape);
+        let mask = self.mask.map(|png| {
+            // In the size of the crop, so that both are cut alike.
+            let mask = landmarks::resize(&decode(&png)?, [crop.width(), crop.height()]);
+            let (mask, _) = landmarks::level(&mask, &points, shape);
+            Ok::<_, SourceError>(STANDARD.encode(landmarks::encode_png(&mask)?))
+        });
+        let landmarks = moved.iter().map(|[x, y]| [x / shape[0] as f32, y / shape[1] as f32]);
+        Ok(Self {
+            size,
+            png: STANDARD.encode(landmarks::encode_png(&picture)?),
+            landmarks: landmarks.collect(),
+            mask: mask.transpose()?,
+        })
+    }
+
     /// Whether the background can be replaced.
     #[must_use]
     pub fn has_mask(&self) -> bool {
@@ -69,24 +106,43 @@ impl PhotoSource {
     }
 
     /// The photo in the size of the pose set, its landmarks in pixels, and the share of the person
-    /// in each pixel, 0 … 1.
+    /// in each pixel, 0 … 1. A close framing crops it further.
     ///
     /// # Errors
     /// See [`SourceError`].
-    pub fn photo(&self) -> Result<(Photo, Landmarks, Option<Vec<f32>>), SourceError> {
+    pub fn photo(
+        &self,
+        framing: Framing,
+    ) -> Result<(Photo, Landmarks, Option<Vec<f32>>), SourceError> {
         let file = STANDARD.decode(&self.png).unwrap_or_default();
         let crop = landmarks::decode(&file, DecodeLimits::default())?;
         if self.landmarks.len() != POINTS {
             return Err(SourceError::Landmarks(self.landmarks.len()));
         }
-        // The crop has the shape of the pose set, except for a part of a pixel.
-        let picture = landmarks::resize(&crop, self.size);
-        let sides = self.size.map(|side| side as f32);
-        let points = self.landmarks.iter().map(|[x, y]| [x * sides[0], y * sides[1]]).collect();
+        let (width, height) = (crop.width(), crop.height());
+        let points: &Points = &core::array::from_fn(|i| {
+            let [x, y] = self.landmarks[i];
+            [x * width as f32, y * height as f32]
+        });
+        let framed = |part: &Picture| match framing {
+            Framing::Close => landmarks::level(part, points, CropShape::close(self.size)).0,
+            // The crop has the shape of the pose set, except for a part of a pixel.
+            Framing::Bust => landmarks::resize(part, self.size),
+        };
+        let picture = framed(&crop);
+        let points = match framing {
+            Framing::Close => {
+                landmarks::level(&crop, points, CropShape::close(self.size)).1.to_vec()
+            }
+            Framing::Bust => {
+                let sides = self.size.map(|side| side as f32);
+                self.landmarks.iter().map(|[x, y]| [x * sides[0], y * sides[1]]).collect()
+            }
+        };
         let mask = self.mask.as_ref().map(|png| {
             let file = STANDARD.decode(png).unwrap_or_default();
             let mask = landmarks::decode(&file, DecodeLimits::default())?;
-            let rough = landmarks::resize(&mask, self.size);
+            let rough = framed(&landmarks::resize(&mask, [width, height]));
             Ok::<_, SourceError>(matte::refine(&rough, &picture))
         });
         let mask = mask.transpose()?;

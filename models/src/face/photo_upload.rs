@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use character::{Eyes, Mouth, Picture, Pose, Rect};
-use landmarks::{DecodeLimits, InvalidLandmarks, Landmarks, Points};
+use character::{Eyes, Framing, Mouth, Picture, Pose, Rect};
+use landmarks::{CropShape, DecodeLimits, InvalidLandmarks, Landmarks, Points};
 pub use landmarks::{Networks, Segmenter};
 use photo::PhotoRenderer;
 use serde::{Deserialize, Serialize};
@@ -187,7 +187,7 @@ fn check(
         PhotoSource::new(&picture, &points, request.size, segmenter).map_err(|e| unusable(&e))?;
     let pictures = draw_previews(&source, &request.show)?;
     let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    if landmarks::exceeds_photo(&picture, &points, request.size) {
+    if landmarks::exceeds_photo(&picture, &points, CropShape::close(request.size)) {
         warnings.push(TOO_CLOSE.into());
     }
     Ok(AcceptedPhoto {
@@ -222,7 +222,7 @@ fn draw_previews(
     show: &[PreviewPose],
 ) -> Result<BTreeMap<PreviewPose, String>, Response> {
     let unusable = |error: &dyn ToString| refused("unusable landmarks", error.to_string());
-    let (photo, landmarks, _) = source.photo().map_err(|e| unusable(&e))?;
+    let (photo, landmarks, _) = source.photo(Framing::default()).map_err(|e| unusable(&e))?;
     // Also without a preview: landmarks that cannot be drawn are refused now.
     let renderer = PhotoRenderer::new(&photo, &landmarks).map_err(|e| unusable(&e))?;
     let (width, height) = renderer.size();

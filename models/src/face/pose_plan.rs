@@ -3,7 +3,10 @@
 use character::{Brows, Eyes, Head, Mouth};
 use serde::Serialize;
 
-use super::pose_set::{Look, PoseId, Stance};
+use super::manifest::{Look, PoseId, SpeakingHead, Stance};
+use super::plan_heads::{CHARACTER_EXTENT, PHOTO_EXTENT, PlanExtent, PlannedStances};
+
+pub use super::plan_heads::{CHARACTER_HEADS, PHOTO_HEADS, PlannedHead, UPRIGHT_HEAD};
 
 /// Head of a listener, in radians.
 pub const LISTENING_HEAD: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
@@ -17,40 +20,43 @@ pub const THINKING_BROWS: Brows = Brows { raise: 0.4, knit: 0.3 };
 pub const EMPHASIS_BROWS: Brows = Brows { raise: 0.45, knit: 0.0 };
 /// A side glance while speaking or listening. The other side has the opposite sign of the first
 /// number.
-pub const SIDE_GLANCE: [f32; 2] = [0.4, -0.05];
+pub const SIDE_GLANCE: [f32; 2] = [0.25, -0.05];
+
+/// Indices into [`PosePlan::looks`]: lids, side glances, raised brows, and a thinker's looks.
+pub(super) const OPEN: u8 = 0;
+pub(super) const HALF_SHUT: u8 = 1;
+pub(super) const SHUT: u8 = 2;
+pub(super) const QUARTER_SHUT: u8 = 3;
+pub(super) const GLANCES: [u8; 2] = [4, 5];
+pub(super) const BROWS: u8 = 6;
+pub(super) const BROWS_HALFWAY: u8 = 7;
+pub(super) const THINKING: [u8; 5] = [8, 9, 10, 11, 12];
 
 /// Poses to draw, relative to rest.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct PosePlan {
-    /// Heads and smiles, rest first.
+    /// Heads and expressions, rest first.
     pub stances: Vec<Stance>,
     /// Eyes and brows, rest first.
     pub looks: Vec<Look>,
-    /// The stances in which lips move, rest first, each with the looks that are baked with every
-    /// mouth.
-    #[serde(rename = "talking")]
-    pub speaking_stances: Vec<(u8, Vec<u8>)>,
     /// Mouths, the closed one first.
     pub mouths: Vec<Mouth>,
-    /// For each stance but the first: the looks with which it is baked.
-    pub stance_looks: Vec<Vec<u8>>,
     /// Rise of the chest, breathed out first.
     pub breaths: Vec<f32>,
-    /// Pairs of stance and look that breathe, with closed mouth.
-    #[serde(rename = "breathing")]
-    pub breathing_poses: Vec<(u8, u8)>,
-    /// Stances whose frames refer to the altref frame, which shows the first of them. The frames of
-    /// all others refer to the key frame.
-    #[serde(rename = "anchored")]
-    pub altref_stances: Vec<u8>,
+    /// The poses that are baked. The first one is rest.
+    pub groups: Vec<PoseGroup>,
+    /// The heads that speak, rest first.
+    pub heads: Vec<SpeakingHead>,
+    /// For each anchor: the stances whose frames refer to it. It shows the first of them. The
+    /// frames of all other stances refer to the key frame.
+    pub anchors: Vec<Vec<u8>>,
     /// Quantizer of the key frame.
     pub key_quantizer: u32,
-    /// Quantizer of the altref frame. It determines the quality of all that does not move in the
-    /// poses that refer to it.
-    #[serde(rename = "anchor_quantizer")]
-    pub altref_quantizer: u32,
-    /// Quantizer offset in large pictures, for the key frame, the altref frame, and transient
-    /// stances and looks.
+    /// Quantizer of the anchors. It determines the quality of all that does not move in the poses
+    /// that refer to them.
+    pub anchor_quantizer: u32,
+    /// Quantizer offset in large pictures, for the key frame, the anchors, and groups with an
+    /// offset.
     #[serde(rename = "larger")]
     pub large_picture_offset: u32,
     /// Quantizer of all changes except lips, and how much finer than the lips' it may be at most.
@@ -61,23 +67,71 @@ pub struct PosePlan {
     /// used.
     #[serde(rename = "quantizers")]
     pub lip_quantizers: Vec<u32>,
-    /// Stances that are only seen in transitions, for a tenth of a second each, and their quantizer
-    /// offset.
-    #[serde(rename = "passing")]
-    pub transient_stances: (Vec<u8>, u32),
-    /// Looks that are only seen for one or two frames, and their quantizer offset.
-    #[serde(rename = "brief")]
-    pub transient_looks: (Vec<u8>, u32),
     /// Quantizer offsets of the further quality levels.
     #[serde(rename = "coarser")]
     pub level_offsets: Vec<u32>,
 }
 
+/// Poses of one stance with one look: each mouth with each breath.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PoseGroup {
+    /// Index into [`PosePlan::stances`].
+    pub stance: u8,
+    /// Index into [`PosePlan::looks`].
+    pub look: u8,
+    /// Indices into [`PosePlan::mouths`].
+    pub mouths: Vec<u8>,
+    /// Indices into [`PosePlan::breaths`].
+    pub breaths: Vec<u8>,
+    /// Quantizer offset of what is seen only briefly, except lips that speak.
+    pub offset: u32,
+    /// Whether the poses are baked in all quality levels, or in the finest one only.
+    pub coarse: bool,
+}
+
+impl PoseGroup {
+    /// Its poses.
+    pub fn pose_ids(&self) -> impl Iterator<Item = PoseId> {
+        let Self { stance, look, .. } = *self;
+        self.mouths.iter().flat_map(move |&mouth| {
+            self.breaths.iter().map(move |&breath| PoseId { stance, look, mouth, breath })
+        })
+    }
+}
+
+/// Pictures with more pixels are large. A larger part of them is flat, so key frame and anchors may
+/// be coarser.
+pub(super) const LARGE_PICTURE_PIXELS: usize = 512 * 512;
+
 impl PosePlan {
-    /// The poses that the users of [`crate::face`] request: blinks, glances, a thinker's gaze, a
-    /// listener's lean and nods.
+    /// The poses of a drawn character, up to 512×512 pixels.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_heads(CHARACTER_HEADS)
+    }
+
+    /// The plan of a drawn character for pictures of this size. In large ones, only the upright
+    /// head speaks, so that the set is no larger than others.
+    #[must_use]
+    pub fn for_size(size: (usize, usize)) -> Self {
+        Self::with_heads(heads_for(size, CHARACTER_HEADS))
+    }
+
+    /// As [`Self::for_size`], for a photo.
+    #[must_use]
+    pub fn for_photo(size: (usize, usize)) -> Self {
+        Self::planned(heads_for(size, PHOTO_HEADS), &PHOTO_EXTENT)
+    }
+
+    /// The poses that a listener and a speaker with these heads need: blinks, glances, a thinker's
+    /// gaze, a listener's lean and nods, and the ways between the heads. The first head is calm
+    /// rest, and that of each mood is before the others of the mood.
+    #[must_use]
+    pub fn with_heads(heads: &[PlannedHead]) -> Self {
+        Self::planned(heads, &CHARACTER_EXTENT)
+    }
+
+    fn planned(heads: &[PlannedHead], extent: &'static PlanExtent) -> Self {
         let look = |lids, [gaze_x, gaze_y]: [f32; 2]| Look {
             eyes: Eyes { lids, gaze_x, gaze_y, squint: 0.0 },
             brows: Brows::default(),
@@ -88,51 +142,13 @@ impl PosePlan {
             brows: Brows { raise: brows.raise * part, knit: brows.knit * part },
             ..look
         };
-        let stance = |lean: f32, nod: f32, smile: f32| Stance {
-            head: Head {
-                yaw: LISTENING_HEAD.yaw * lean,
-                pitch: LISTENING_HEAD.pitch * lean + nod * NOD_DEPTH,
-                roll: LISTENING_HEAD.roll * lean,
-            },
-            smile,
-        };
-        // Open, half closed, closed, a quarter closed, side glances.
-        let calm = 0..6;
-        // A blink may occur at any time.
-        let blinks = vec![0, 1, 2, 3];
+        let mouths = speech_mouths();
+        let breaths = vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
+        let PlannedStances { stances, groups, heads, anchors, .. } =
+            PlannedStances::new(heads, extent, mouths.len() as u8, breaths.len() as u8);
         Self {
-            stances: vec![
-                stance(0.0, 0.0, 0.0),
-                stance(0.25, 0.0, 0.0),
-                stance(0.5, 0.0, 0.0),
-                stance(0.75, 0.0, 0.0),
-                stance(1.0, 0.0, 0.0),
-                stance(1.0, 0.34, 0.0),
-                stance(1.0, 0.68, 0.0),
-                stance(1.0, 1.0, 0.0),
-                stance(0.0, 0.0, 0.5),
-                stance(0.0, 0.0, 1.0),
-                stance(1.0, 0.0, 0.5),
-                stance(1.0, 0.0, 1.0),
-            ],
-            stance_looks: vec![
-                blinks.clone(),
-                blinks.clone(),
-                blinks.clone(),
-                calm.clone().collect(),
-                blinks.clone(),
-                blinks.clone(),
-                blinks.clone(),
-                blinks.clone(),
-                blinks.clone(),
-                blinks.clone(),
-                blinks,
-            ],
-            breaths: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
-            breathing_poses: [0, 4]
-                .into_iter()
-                .flat_map(|stance| calm.clone().map(move |look| (stance, look)))
-                .collect(),
+            stances,
+            // In the order of the constants above.
             looks: vec![
                 look(0.0, user),
                 look(0.55, user),
@@ -148,171 +164,34 @@ impl PosePlan {
                 with(THINKING_BROWS, 0.5, look(0.0, THINKING_GAZE)),
                 with(THINKING_BROWS, 0.5, look(0.0, user)),
             ],
-            speaking_stances: vec![(0, (0..8).collect()), (4, vec![0, 1, 2])],
-            mouths: speech_mouths(),
-            altref_stances: vec![4, 5, 6, 7, 10, 11],
+            mouths,
+            breaths,
+            groups,
+            heads,
+            anchors,
             key_quantizer: 8,
-            altref_quantizer: 20,
+            anchor_quantizer: 24,
             large_picture_offset: 4,
             base_quantizer: (30, 2),
-            lip_quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 54],
-            transient_stances: (vec![1, 2, 3, 5, 6, 7], 8),
-            transient_looks: (vec![1, 2, 3], 8),
+            lip_quantizers: vec![30, 32, 34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 58, 63],
             level_offsets: vec![20],
         }
-    }
-}
-
-/// Pictures with more pixels are large. A larger part of them is flat, so key frame and altref
-/// frame may be coarser.
-pub(super) const LARGE_PICTURE_PIXELS: usize = 512 * 512;
-
-impl PosePlan {
-    /// The plan for pictures of this size. In large ones, lips move only with the upright head and
-    /// without raised brows, so that the set is no larger than others.
-    #[must_use]
-    pub fn for_size((width, height): (usize, usize)) -> Self {
-        let mut plan = Self::new();
-        if width * height > LARGE_PICTURE_PIXELS {
-            plan.speaking_stances = vec![(0, (0..6).collect())];
-        }
-        plan
-    }
-
-    /// Whether lips move in this stance with this look.
-    fn lips_move(&self, stance: u8, look: u8) -> bool {
-        self.speaking_stances.iter().any(|(talks, looks)| *talks == stance && looks.contains(&look))
     }
 
     /// The poses in the order of a set: rest first.
     #[must_use]
     pub fn pose_ids(&self) -> Vec<PoseId> {
-        let mut ids = Vec::new();
-        let calm: Vec<u8> = (0..self.looks.len() as u8).collect();
-        for (stance, looks) in
-            (0..self.stances.len() as u8).zip(std::iter::once(&calm).chain(&self.stance_looks))
-        {
-            for &look in looks {
-                let mouths = if self.lips_move(stance, look) { self.mouths.len() } else { 1 };
-                ids.extend((0..mouths as u8).map(|mouth| PoseId {
-                    stance,
-                    look,
-                    mouth,
-                    breath: 0,
-                }));
-            }
-        }
-        for &(stance, look) in &self.breathing_poses {
-            ids.extend((1..self.breaths.len() as u8).map(|breath| PoseId {
-                stance,
-                look,
-                mouth: 0,
-                breath,
-            }));
-        }
-        ids
-    }
-}
-
-/// A subset of a plan's states that can be shown by itself. Each list is in ascending order and
-/// includes rest.
-#[derive(Clone, Debug)]
-pub struct PlanSubset {
-    /// Indices into [`PosePlan::stances`]. A subset with an altref stance includes the first of
-    /// these.
-    pub stances: Vec<u8>,
-    /// Indices into [`PosePlan::looks`].
-    pub looks: Vec<u8>,
-    /// Indices into [`PosePlan::mouths`].
-    pub mouths: Vec<u8>,
-}
-
-impl PlanSubset {
-    /// Converts a pose of this subset to that of the full plan.
-    #[must_use]
-    pub fn to_full_plan(&self, id: PoseId) -> PoseId {
-        PoseId {
-            stance: self.stances[usize::from(id.stance)],
-            look: self.looks[usize::from(id.look)],
-            mouth: self.mouths[usize::from(id.mouth)],
-            ..id
-        }
-    }
-}
-
-impl PosePlan {
-    /// The subsets of [`PosePlan::new`] that are drawn first, because they are needed soonest. The
-    /// first one is enough to speak, blink, breathe and lean; the second one lacks only nods and
-    /// smiles. Both include the closures of the lips: a missed closure is what viewers notice.
-    #[must_use]
-    pub fn progressive_subsets() -> Vec<PlanSubset> {
-        let all = PlanSubset::full(&Self::new());
-        // A lean includes its middle: a head must not jump further than in the full set.
-        let first = PlanSubset {
-            stances: vec![0, 2, 4],
-            looks: vec![0, 1, 2, 3],
-            // Pressed, tucked; jaw slightly open, half open and wide; spread, rounded, pursed.
-            mouths: vec![0, 1, 5, 11, 13, 15, 19, 24, 28],
-        };
-        vec![first, PlanSubset { stances: vec![0, 1, 2, 3, 4], ..all }]
+        self.groups.iter().flat_map(PoseGroup::pose_ids).collect()
     }
 
-    /// The plan of a subset alone, with its states renumbered.
+    /// The first stance that differs from this one in the brows only, or itself: only eyes and
+    /// brows are drawn for both.
     #[must_use]
-    pub fn subset(&self, subset: &PlanSubset) -> Self {
-        fn chosen<T: Copy>(list: &[T], which: &[u8]) -> Vec<T> {
-            which.iter().map(|i| list[usize::from(*i)]).collect()
-        }
-        let place =
-            |which: &[u8], i: u8| which.iter().position(|one| *one == i).map(|place| place as u8);
-        let stances =
-            |list: &[u8]| list.iter().filter_map(|i| place(&subset.stances, *i)).collect();
-        let looks =
-            |list: &[u8]| list.iter().filter_map(|i| place(&subset.looks, *i)).collect::<Vec<u8>>();
-        let breathing = self.breathing_poses.iter().filter_map(|(stance, look)| {
-            Some((place(&subset.stances, *stance)?, place(&subset.looks, *look)?))
-        });
-        // A leaning head speaks with all mouths or none, so that the first subset is ready soon.
-        let whole = subset.mouths.len() == self.mouths.len();
-        let talking = self.speaking_stances.iter().filter(|(stance, _)| *stance == 0 || whole);
-        Self {
-            stances: chosen(&self.stances, &subset.stances),
-            looks: chosen(&self.looks, &subset.looks),
-            speaking_stances: talking
-                .filter_map(|(s, list)| Some((place(&subset.stances, *s)?, looks(list))))
-                .collect(),
-            mouths: chosen(&self.mouths, &subset.mouths),
-            stance_looks: subset.stances[1..]
-                .iter()
-                .filter_map(|stance| {
-                    self.stance_looks.get(usize::from(*stance) - 1).map(|list| looks(list))
-                })
-                .collect(),
-            breaths: self.breaths.clone(),
-            breathing_poses: breathing.collect(),
-            altref_stances: stances(&self.altref_stances),
-            key_quantizer: self.key_quantizer,
-            altref_quantizer: self.altref_quantizer,
-            large_picture_offset: self.large_picture_offset,
-            base_quantizer: self.base_quantizer,
-            lip_quantizers: self.lip_quantizers.clone(),
-            transient_stances: (stances(&self.transient_stances.0), self.transient_stances.1),
-            transient_looks: (looks(&self.transient_looks.0), self.transient_looks.1),
-            level_offsets: self.level_offsets.clone(),
-        }
-    }
-}
-
-impl PlanSubset {
-    /// All states of a plan.
-    #[must_use]
-    pub fn full(plan: &PosePlan) -> Self {
-        let all = |n: usize| (0..n as u8).collect();
-        Self {
-            stances: all(plan.stances.len()),
-            looks: all(plan.looks.len()),
-            mouths: all(plan.mouths.len()),
-        }
+    pub fn drawn_stance(&self, stance: u8) -> u8 {
+        let of = |stance: &Stance| (stance.head, stance.smile);
+        let own = self.stances.get(usize::from(stance)).map(of);
+        let same = self.stances.iter().position(|other| Some(of(other)) == own);
+        same.map_or(stance, |same| same as u8)
     }
 }
 
@@ -320,6 +199,10 @@ impl Default for PosePlan {
     fn default() -> Self {
         Self::new()
     }
+}
+
+fn heads_for((width, height): (usize, usize), all: &[PlannedHead]) -> &[PlannedHead] {
+    if width * height > LARGE_PICTURE_PIXELS { UPRIGHT_HEAD } else { all }
 }
 
 /// Mouths of speech: closures, then openings by shape.
@@ -346,45 +229,192 @@ fn speech_mouths() -> Vec<Mouth> {
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest, Sha256};
+
+    use super::super::bake::PLAN_VERSION;
+    use super::super::manifest::{HeadName, Mood};
+    use super::super::plan_subset::PlanSubset;
     use super::*;
 
+    /// The looks with more than one mouth, and these mouths.
+    fn spoken(plan: &PosePlan, stance: u8) -> Vec<(u8, &[u8])> {
+        let groups = plan.groups.iter().filter(|group| group.stance == stance);
+        groups
+            .filter(|group| group.mouths.len() > 1)
+            .map(|group| (group.look, &*group.mouths))
+            .collect()
+    }
+
+    fn plans() -> [PosePlan; 3] {
+        [PosePlan::new(), PosePlan::for_photo((512, 512)), PosePlan::for_size((1280, 720))]
+    }
+
     #[test]
-    fn large_pictures_have_some_of_the_poses_of_others() {
-        let (all, large) = (PosePlan::for_size((512, 512)), PosePlan::for_size((1280, 720)));
-        assert_eq!(all.pose_ids(), PosePlan::new().pose_ids());
-        assert!(large.pose_ids().iter().all(|key| all.pose_ids().contains(key)));
-        assert!(
-            large.pose_ids().len() * 3 < all.pose_ids().len() * 2,
-            "{} poses",
-            large.pose_ids().len()
-        );
+    fn photos_and_large_pictures_have_fewer_poses() {
+        let counts = plans().map(|plan| plan.pose_ids().len());
+        assert_eq!(PosePlan::for_size((512, 512)).pose_ids(), PosePlan::new().pose_ids());
+        assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
         // A speaking avatar blinks and glances to the side.
-        assert!(large.lips_move(0, 2) && large.lips_move(0, 4));
+        let large = PosePlan::for_photo((1280, 720));
+        let looks: Vec<u8> = spoken(&large, 0).iter().map(|(look, _)| *look).collect();
+        assert!(looks.contains(&SHUT) && looks.contains(&GLANCES[1]), "{looks:?}");
+        assert!((1..large.stances.len() as u8).all(|stance| spoken(&large, stance).is_empty()));
+    }
+
+    /// The plans of the current version. If they change after a release, so must
+    /// [`super::super::bake::PLAN_VERSION`].
+    const PLANS_OF_VERSION: (u32, &str) = (3, "150107caaad52d5a");
+
+    #[test]
+    fn another_plan_has_another_version() {
+        let plans = serde_json::to_vec(&plans()).unwrap();
+        let hash: String =
+            Sha256::digest(plans).iter().take(8).map(|b| format!("{b:02x}")).collect();
+        assert_eq!((PLAN_VERSION, hash.as_str()), PLANS_OF_VERSION);
+    }
+
+    #[test]
+    fn each_pose_is_baked_once_and_rest_is_first() {
+        for plan in plans() {
+            let mut ids = plan.pose_ids();
+            assert_eq!(ids[0], PoseId::default());
+            let count = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), count);
+            // Each look in which the chest rises is also there breathed out.
+            assert!(ids.iter().all(|id| ids.contains(&PoseId { breath: 0, ..*id })));
+        }
+    }
+
+    #[test]
+    fn a_head_that_speaks_has_all_mouths_its_anchor_and_a_way_from_rest() {
+        for plan in plans() {
+            let rest = |mood| {
+                let is_rest =
+                    |head: &&SpeakingHead| (head.name, head.mood) == (HeadName::Rest, mood);
+                plan.heads.iter().find(is_rest)
+            };
+            for head in &plan.heads {
+                let mouths: Vec<Vec<u8>> =
+                    spoken(&plan, head.stance).into_iter().map(|(_, list)| list.to_vec()).collect();
+                assert_eq!(mouths[0].len(), plan.mouths.len(), "{head:?}");
+                let anchor = plan.anchors.iter().find(|stances| stances.contains(&head.stance));
+                assert_eq!(anchor.is_none(), head.stance == 0, "{head:?}");
+                assert!(anchor.is_none_or(|stances| stances[0] == head.stance), "{head:?}");
+                // Equal steps of at most the fifth of a way.
+                let from = match (head.name, head.mood) {
+                    (HeadName::Rest, _) => Stance::default(),
+                    (_, mood) => plan.stances[usize::from(rest(mood).unwrap().stance)],
+                };
+                let way: Vec<Stance> =
+                    head.ways.iter().map(|way| plan.stances[usize::from(*way)]).collect();
+                let to = plan.stances[usize::from(head.stance)];
+                let steps = (way.len() + 1) as f32;
+                for (k, way) in (1_u8..).zip(&way) {
+                    let part = f32::from(k) / steps;
+                    for value in [
+                        |s: &Stance| s.head.yaw,
+                        |s: &Stance| s.head.roll,
+                        |s: &Stance| s.smile,
+                        |s: &Stance| s.brows.knit,
+                    ] {
+                        let straight = value(&from) + (value(&to) - value(&from)) * part;
+                        assert!((value(way) - straight).abs() < 1e-5, "{head:?}, step {k}");
+                    }
+                }
+                assert_eq!(way.is_empty(), head.stance == 0, "{head:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn on_the_way_lips_are_nearly_shut_and_closures_are_shown() {
+        for plan in [PosePlan::new(), PosePlan::for_photo((512, 512))] {
+            let calm = plan.heads.iter().filter(|head| head.mood == Mood::Calm);
+            let mut ways = 0;
+            for way in calm.flat_map(|head| &head.ways) {
+                let spoken = spoken(&plan, *way);
+                let (_, mouths) = spoken.iter().find(|(look, _)| *look == OPEN).unwrap();
+                let mouths: Vec<Mouth> =
+                    mouths.iter().map(|mouth| plan.mouths[usize::from(*mouth)]).collect();
+                assert!(mouths.iter().all(|mouth| mouth.jaw <= 0.2), "{mouths:?}");
+                assert!(mouths.iter().any(|mouth| mouth.press == 1.0));
+                assert!(mouths.iter().any(|mouth| mouth.tuck == 1.0));
+                ways += 1;
+            }
+            assert_eq!(ways, 16);
+        }
+    }
+
+    #[test]
+    fn raised_brows_share_the_mouths_of_their_head() {
+        let plan = PosePlan::new();
+        let raised: Vec<(Mood, HeadName, u8)> = plan
+            .heads
+            .iter()
+            .filter_map(|head| Some((head.mood, head.name, head.raised?)))
+            .collect();
+        assert_eq!(raised.len(), 3);
+        for (_, _, stance) in &raised {
+            let base = plan.stances[usize::from(plan.drawn_stance(*stance))];
+            let own = plan.stances[usize::from(*stance)];
+            assert_eq!((base.head, base.smile), (own.head, own.smile));
+            assert!(own.brows.raise > base.brows.raise);
+            assert!(plan.groups.iter().all(|group| group.stance != *stance || group.look != OPEN));
+        }
+    }
+
+    #[test]
+    fn the_first_share_speaks_upright_and_the_second_with_all_calm_heads() {
+        for plan in plans() {
+            let calm: Vec<HeadName> = plan
+                .heads
+                .iter()
+                .filter(|head| head.mood == Mood::Calm)
+                .map(|head| head.name)
+                .collect();
+            let shares = plan.progressive_subsets();
+            let heads = shares.iter().map(|share| plan.subset(share).heads);
+            let names = heads.map(|heads| heads.iter().map(|head| head.name).collect());
+            assert_eq!(names.collect::<Vec<Vec<_>>>(), [vec![HeadName::Rest], calm]);
+        }
     }
 
     #[test]
     fn a_share_is_a_part_of_the_plan_and_each_holds_what_the_one_before_holds() {
-        let plan = PosePlan::new();
-        let all = plan.pose_ids();
-        let mut subsets = PosePlan::progressive_subsets();
-        subsets.push(PlanSubset::full(&plan));
-        let mut before = Vec::new();
-        for subset in &subsets {
-            let part = plan.subset(subset);
-            let keys: Vec<PoseId> =
-                part.pose_ids().into_iter().map(|key| subset.to_full_plan(key)).collect();
-            assert_eq!(keys[0], PoseId::default());
-            assert!(
-                keys.iter().all(|key| all.contains(key))
-                    && before.iter().all(|key| keys.contains(key))
-            );
-            assert_eq!(subset.stances[usize::from(part.altref_stances[0])], plan.altref_stances[0]);
-            assert!(
-                part.mouths.iter().any(|m| m.press == 1.0)
-                    && part.mouths.iter().any(|m| m.tuck == 1.0)
-            );
-            before = keys;
+        for plan in plans() {
+            let all = plan.pose_ids();
+            let mut subsets = plan.progressive_subsets();
+            subsets.push(PlanSubset::full(&plan));
+            let mut before = Vec::new();
+            for subset in &subsets {
+                let part = plan.subset(subset);
+                let keys: Vec<PoseId> =
+                    part.pose_ids().into_iter().map(|key| subset.to_full_plan(key)).collect();
+                assert_eq!(keys[0], PoseId::default());
+                assert!(
+                    keys.iter().all(|key| all.contains(key))
+                        && before.iter().all(|key| keys.contains(key))
+                );
+                let whole = |stance: &u8| subset.stances[usize::from(*stance)];
+                for anchor in &part.anchors {
+                    let shown = whole(&anchor[0]);
+                    assert!(plan.anchors.iter().any(|anchor| anchor[0] == shown));
+                }
+                for head in &part.heads {
+                    assert!(plan.heads.iter().any(|same| {
+                        same.stance == whole(&head.stance)
+                            && same.ways == head.ways.iter().map(whole).collect::<Vec<u8>>()
+                    }));
+                }
+                assert!(
+                    part.mouths.iter().any(|m| m.press == 1.0)
+                        && part.mouths.iter().any(|m| m.tuck == 1.0)
+                );
+                before = keys;
+            }
+            assert_eq!(before, all, "the whole is a share as well");
         }
-        assert_eq!(before, all, "the whole is a share as well");
     }
 }

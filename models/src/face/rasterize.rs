@@ -1,17 +1,20 @@
 //! Draws the parts of all pictures of an avatar, each once and on demand: the stances at rest, the
-//! looks of each stance, and the mouths of the stances in which lips move.
+//! looks of each stance, and the mouths of the stances in which lips move. A stance that differs
+//! from another one only in the brows is drawn as further looks of that one.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use character::{Picture, Pose};
 
-use super::avatar_renderer::{AvatarRenderer, Region, RegionDelta, StanceRenderer};
+use super::avatar_renderer::{AvatarRenderer, PartNumber, Region, RegionDelta, StanceRenderer};
 use super::background::Background;
 use super::bake::{Error, compose_pose};
 use super::breath::Chest;
+use super::manifest::{Look, PoseId};
 use super::picture::I420;
-use super::pose_plan::{PlanSubset, PosePlan};
-use super::pose_set::{Look, PoseId};
+use super::plan_subset::PlanSubset;
+use super::pose_plan::PosePlan;
 
 /// A stance takes about as long as this many mouths or eyes.
 const STANCE_COST: usize = 6;
@@ -24,19 +27,27 @@ struct DrawnStance<'a> {
     /// The picture as the renderer drew it, and the share of the person in each pixel, if the
     /// background was replaced.
     original: Option<(Picture, Vec<f32>)>,
-    looks: Vec<(u8, RegionDelta)>,
-    mouths: Vec<(u8, RegionDelta)>,
-    /// Present where lips move, so that further mouths can be drawn.
+    looks: Vec<(PartNumber, RegionDelta)>,
+    mouths: Vec<(PartNumber, RegionDelta)>,
+    /// Present until all parts are drawn.
     stance_renderer: Option<Box<dyn StanceRenderer + 'a>>,
 }
 
 impl DrawnStance<'_> {
     /// The changes of this look and this mouth, in the order in which they are applied.
-    fn deltas(&self, id: PoseId) -> impl Iterator<Item = &RegionDelta> {
-        let look = self.looks.iter().filter(move |(look, _)| *look == id.look);
-        let mouth = self.mouths.iter().filter(move |(mouth, _)| *mouth == id.mouth);
+    fn deltas(&self, id: PoseId, drawn: u8) -> impl Iterator<Item = &RegionDelta> {
+        let (look, mouth) = (look_number(id.stance, id.look, drawn), PartNumber::from(id.mouth));
+        let look = self.looks.iter().filter(move |(n, _)| *n == look);
+        let mouth = self.mouths.iter().filter(move |(n, _)| *n == mouth);
         look.chain(mouth).map(|(_, delta)| delta)
     }
+}
+
+/// Number of a look of the stance that is drawn for `stance`: an own look, or one with the brows of
+/// another stance.
+fn look_number(stance: u8, look: u8, drawn: u8) -> PartNumber {
+    let of = if stance == drawn { 0 } else { stance };
+    PartNumber::from(of) << 8 | PartNumber::from(look)
 }
 
 /// The drawn parts of an avatar.
@@ -62,11 +73,14 @@ impl<'a> Rasterizer<'a> {
         background: Option<&'a Background>,
         plan: &'a PosePlan,
     ) -> Result<Self, Error> {
-        let looks: usize = plan.looks.len()
-            + plan.stance_looks.iter().map(|l| l.len().saturating_sub(1)).sum::<usize>();
-        let total = plan.mouths.len() * plan.speaking_stances.len()
-            + looks
-            + plan.stances.len() * STANCE_COST;
+        let all = PlanSubset::full(plan);
+        let drawn = (0..plan.stances.len() as u8).filter(|s| plan.drawn_stance(*s) == *s);
+        let total = drawn
+            .map(|stance| {
+                let (looks, mouths) = parts(plan, &all, stance);
+                STANCE_COST + looks.len() + mouths.len()
+            })
+            .sum();
         let stances = plan.stances.iter().map(|_| None).collect();
         let mut rasterizer = Self {
             renderer,
@@ -91,21 +105,14 @@ impl<'a> Rasterizer<'a> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), Error> {
         self.advance(0, progress);
-        let none = Vec::new();
-        let part = self.plan.subset(subset);
-        for (at, &stance) in subset.stances.iter().enumerate() {
-            let h = usize::from(stance);
-            if self.stances[h].is_none() {
-                self.draw_stance(h)?;
+        let drawn: BTreeSet<u8> =
+            subset.stances.iter().map(|stance| self.plan.drawn_stance(*stance)).collect();
+        for stance in drawn {
+            if self.stances[usize::from(stance)].is_none() {
+                self.draw_stance(usize::from(stance))?;
                 self.advance(0, progress);
             }
-            let looks = if h == 0 {
-                &subset.looks
-            } else {
-                self.plan.stance_looks.get(h - 1).unwrap_or(&none)
-            };
-            let talks = part.speaking_stances.iter().any(|(talks, _)| usize::from(*talks) == at);
-            self.draw_parts(h, looks, if talks { &subset.mouths } else { &none }, progress)?;
+            self.draw_parts(stance, subset, progress)?;
         }
         Ok(())
     }
@@ -139,50 +146,58 @@ impl<'a> Rasterizer<'a> {
         Ok(())
     }
 
-    /// Draws the given looks and mouths of a stance that are not drawn yet.
+    /// Draws the looks and mouths of a stance in this subset that are not drawn yet.
     fn draw_parts(
         &mut self,
-        h: usize,
-        looks: &[u8],
-        mouths: &[u8],
+        stance: u8,
+        subset: &PlanSubset,
         progress: &mut dyn FnMut(f64),
     ) -> Result<(), Error> {
-        let plan = self.plan;
+        let (plan, h) = (self.plan, usize::from(stance));
         let base = compose_pose(&self.rest, plan.stances[h], Look::default());
-        for (region, wanted) in [(Region::Eyes, looks), (Region::Mouth, mouths)] {
-            for &n in wanted.iter().filter(|n| **n != 0) {
-                let Some(DrawnStance {
-                    picture,
-                    original,
-                    looks,
-                    mouths,
-                    stance_renderer: Some(stance_renderer),
-                    ..
-                }) = &mut self.stances[h]
-                else {
-                    continue;
-                };
-                let drawn_parts = if region == Region::Mouth { mouths } else { looks };
-                if drawn_parts.iter().any(|(drawn_parts, _)| *drawn_parts == n) {
-                    continue;
-                }
-                let i = usize::from(n);
-                let pose = match region {
-                    Region::Mouth => Pose { mouth: plan.mouths[i], ..base },
-                    Region::Eyes => compose_pose(&self.rest, plan.stances[h], plan.looks[i]),
-                };
-                let still = original.as_ref().map_or(&*picture, |(drawn, _)| drawn);
-                let mut delta = stance_renderer.region_delta(region, n, &pose, still)?;
-                if let Some((_, person)) = original {
-                    delta.limit_to(person, picture.width);
-                }
-                drawn_parts.push((n, delta));
-                self.advance(1, progress);
+        let (looks, mouths) = parts(plan, subset, stance);
+        let looks = looks.into_iter().map(|(of, look)| {
+            let pose = compose_pose(
+                &self.rest,
+                plan.stances[usize::from(of)],
+                plan.looks[usize::from(look)],
+            );
+            (Region::Eyes, look_number(of, look, stance), pose)
+        });
+        let mouths = mouths.into_iter().map(|mouth| {
+            let pose = Pose { mouth: plan.mouths[usize::from(mouth)], ..base };
+            (Region::Mouth, PartNumber::from(mouth), pose)
+        });
+        let wanted: Vec<_> = looks.chain(mouths).collect();
+        for (region, n, pose) in wanted {
+            let Some(DrawnStance {
+                picture,
+                original,
+                looks,
+                mouths,
+                stance_renderer: Some(stance_renderer),
+                ..
+            }) = &mut self.stances[h]
+            else {
+                continue;
+            };
+            let drawn_parts = if region == Region::Mouth { mouths } else { looks };
+            if drawn_parts.iter().any(|(drawn, _)| *drawn == n) {
+                continue;
             }
+            let still = original.as_ref().map_or(&*picture, |(drawn, _)| drawn);
+            let mut delta = stance_renderer.region_delta(region, n, &pose, still)?;
+            if let Some((_, person)) = original {
+                delta.limit_to(person, picture.width);
+            }
+            drawn_parts.push((n, delta.cropped()));
+            self.advance(1, progress);
         }
-        let talks = plan.speaking_stances.iter().any(|(talks, _)| usize::from(*talks) == h);
-        if let Some(held) = self.stances[h].as_mut().filter(|_| !talks) {
-            held.stance_renderer = None;
+        let (looks, mouths) = parts(plan, &PlanSubset::full(plan), stance);
+        if let Some(drawn) = &mut self.stances[h]
+            && (drawn.looks.len(), drawn.mouths.len()) == (looks.len(), mouths.len())
+        {
+            drawn.stance_renderer = None;
         }
         Ok(())
     }
@@ -193,12 +208,7 @@ impl<'a> Rasterizer<'a> {
     }
 
     pub(super) fn rest_picture(&self) -> &Picture {
-        self.stance_picture(0)
-    }
-
-    /// Picture of a stance at rest.
-    pub(super) fn stance_picture(&self, stance: u8) -> &Picture {
-        &self.drawn_stance(stance).picture
+        &self.drawn_stance(0).picture
     }
 
     #[expect(clippy::expect_used, reason = "the stance was drawn before")]
@@ -208,7 +218,8 @@ impl<'a> Rasterizer<'a> {
 
     /// Picture of a pose.
     pub(super) fn picture(&self, id: PoseId, breath: f32) -> I420 {
-        let drawn = self.drawn_stance(id.stance);
+        let number = self.plan.drawn_stance(id.stance);
+        let drawn = self.drawn_stance(number);
         let (width, height) = (drawn.picture.width, drawn.picture.height);
         let rgb = self.compose_rgb(id);
         if breath != 0.0 {
@@ -217,7 +228,7 @@ impl<'a> Rasterizer<'a> {
         }
         let still = || I420::from_rgb(&drawn.picture.rgb(), width, height);
         let mut picture = drawn.i420.get_or_init(still).clone();
-        for delta in drawn.deltas(id) {
+        for delta in drawn.deltas(id, number) {
             picture.set_rect(&rgb, delta.rect);
         }
         picture
@@ -225,13 +236,33 @@ impl<'a> Rasterizer<'a> {
 
     /// Picture of a pose without the breath, as RGB.
     fn compose_rgb(&self, id: PoseId) -> Vec<u8> {
-        let drawn = self.drawn_stance(id.stance);
+        let number = self.plan.drawn_stance(id.stance);
+        let drawn = self.drawn_stance(number);
         let mut rgb = drawn.picture.rgb();
-        for delta in drawn.deltas(id) {
+        for delta in drawn.deltas(id, number) {
             delta.apply_to(&mut rgb, drawn.picture.width);
         }
         rgb
     }
+}
+
+/// The parts that are drawn of a stance in this subset: looks, each with the stance whose brows it
+/// has, and mouths. The look and the mouth at rest are part of the stance's picture.
+fn parts(plan: &PosePlan, subset: &PlanSubset, stance: u8) -> (BTreeSet<(u8, u8)>, BTreeSet<u8>) {
+    let part = plan.subset(subset);
+    let (mut looks, mut mouths) = (BTreeSet::new(), BTreeSet::new());
+    for id in part.pose_ids().into_iter().map(|id| subset.to_full_plan(id)) {
+        if plan.drawn_stance(id.stance) == stance {
+            looks.insert((id.stance, id.look));
+            mouths.insert(id.mouth);
+        }
+    }
+    // A stance with other brows is shown with the resting look too.
+    let others = subset.stances.iter().filter(|other| plan.drawn_stance(**other) == stance);
+    looks.extend(others.map(|other| (*other, 0)));
+    looks.remove(&(stance, 0));
+    mouths.remove(&0);
+    (looks, mouths)
 }
 
 #[cfg(test)]
@@ -240,25 +271,14 @@ mod tests {
     use crate::face::avatar_spec;
     use crate::face::bake::PatchCache;
     use crate::face::character_avatar::CharacterAvatar;
-    use crate::face::pose_set::Stance;
 
     #[test]
     fn a_mouth_changes_no_level_outside_of_its_rectangle() {
         let avatar = avatar_spec::find("clara").unwrap();
         let size = (96, 96);
-        let plan = PosePlan {
-            stances: vec![Stance::default()],
-            stance_looks: Vec::new(),
-            breathing_poses: Vec::new(),
-            altref_stances: Vec::new(),
-            ..PosePlan::new()
-        };
-        let plan = PosePlan {
-            looks: plan.looks[..1].to_vec(),
-            mouths: plan.mouths[14..17].to_vec(),
-            speaking_stances: vec![(0, vec![0])],
-            ..plan
-        };
+        let plan = PosePlan::new();
+        let subset = PlanSubset { stances: vec![0], looks: vec![0], mouths: vec![14, 15, 16] };
+        let plan = plan.subset(&subset);
         let cache = PatchCache::new(None).unwrap();
         let renderer = CharacterAvatar::new(&avatar, size, &cache).unwrap();
         let mut rasterizer = Rasterizer::new(&renderer, None, &plan).unwrap();

@@ -123,7 +123,7 @@ static int map_blocks(struct visavis_vp8_encoder *e, const uint8_t *blocks, int 
 }
 
 /* Encodes one I420 picture (planes without gaps). `blocks`: the class of each macroblock; `finer`:
-   the reduction of the quantizer for all macroblocks except the lips; `reference`: the decoded
+   the reduction of the quantizer for all macroblocks except the lips, negative for an increase; `reference`: the decoded
    picture that the frame refers to. A key frame has neither. Returns the length and sets *data,
    which is valid until the next call. Returns a negative libvpx code on failure. */
 long visavis_vp8_encode(struct visavis_vp8_encoder *e, const uint8_t *i420, int kind,

@@ -1,11 +1,10 @@
-//! VP8 for the pose cache: one key frame, one altref frame, and frames that depend only on one of
-//! these.
+//! VP8 for the pose cache: one key frame, anchors, and frames that depend only on one of these.
 //!
-//! A pose frame refers only to golden, which is the key frame, or only to altref, which is a second
-//! reference frame for another head. It updates nothing: no reference and no probability. Pose
-//! frames may therefore be sent in any order, dropped, repeated and shared by all calls (libvpx's
-//! flags `NO_REF_*` and `NO_UPD_*`, error resilient, fixed quantizer). The altref frame refers to
-//! the key frame and replaces altref; every key frame invalidates it.
+//! A pose frame refers only to golden, which is the key frame, or only to altref, which is an
+//! anchor: a second reference frame for another head. It updates nothing: no reference and no
+//! probability. Pose frames may therefore be sent in any order, dropped, repeated and shared by all
+//! calls (libvpx's flags `NO_REF_*` and `NO_UPD_*`, error resilient, fixed quantizer). An anchor
+//! refers to the key frame and replaces the previous one; every key frame invalidates it.
 
 #![allow(unsafe_code)]
 
@@ -52,7 +51,7 @@ pub enum BlockMode {
 pub struct Quantizers {
     /// Quantizer of the lips.
     pub lips: u32,
-    /// Quantizer of all other blocks, accurate to one or two steps; at most that of the lips.
+    /// Quantizer of all other blocks, accurate to one or two steps.
     pub other: u32,
 }
 
@@ -63,11 +62,12 @@ impl Quantizers {
         Self { lips: quantizer, other: quantizer }
     }
 
-    /// Reduction of the lips' quantizer for all other blocks, as libvpx expects it. libvpx converts
-    /// a difference of quantizers as if it started at 0, where a step is smaller. The factor
-    /// compensates for that.
-    fn segment_delta(self) -> u32 {
-        self.lips.saturating_sub(self.other) * 7 / 4
+    /// Reduction of the lips' quantizer for all other blocks, as libvpx expects it, −63 … 63. libvpx
+    /// converts a difference of quantizers as if it started at 0, where a step is smaller. The
+    /// factor compensates for that.
+    fn segment_delta(self) -> i32 {
+        let limit = MAX_QUANTIZER as i32;
+        ((self.lips as i32 - self.other as i32) * 7 / 4).clamp(-limit, limit)
     }
 }
 
@@ -206,7 +206,7 @@ impl Encoder {
                 picture.bytes().as_ptr(),
                 kind as c_int,
                 quantizers.lips.min(MAX_QUANTIZER),
-                quantizers.segment_delta().min(MAX_QUANTIZER) as c_int,
+                quantizers.segment_delta(),
                 map.as_ptr(),
                 reference.bytes().as_ptr(),
                 &raw mut data,
@@ -446,6 +446,39 @@ mod tests {
         let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
         decoder.decode(&key).unwrap();
         assert!(decoder.decode(&pose).unwrap().psnr(&picture) > 34.0);
+    }
+
+    #[test]
+    fn lips_may_be_finer_or_coarser_than_the_rest() {
+        let (rest, picture) = (scene(0), scene(3));
+        let mut encoder = Encoder::new(SIDE, SIDE).unwrap();
+        let key = encoder.encode_key_frame(&rest, 8).unwrap();
+        let mut blocks = changed_block_modes(&picture, &rest);
+        let coded: Vec<usize> =
+            (0..blocks.len()).filter(|at| blocks[*at] == BlockMode::Coded).collect();
+        let lips = |at: &usize| at.is_multiple_of(2);
+        coded.iter().filter(|at| lips(at)).for_each(|at| blocks[*at] = BlockMode::Lips);
+        let mut errors = |quantizers| {
+            let pose = encoder.encode_pose(&picture, quantizers, &blocks).unwrap();
+            let mut decoder = Decoder::new(SIDE, SIDE).unwrap();
+            decoder.decode(&key).unwrap();
+            let shown = decoder.decode(&pose).unwrap();
+            [true, false].map(|which| {
+                let part = coded.iter().filter(|at| lips(at) == which);
+                let pixels = part.flat_map(|at| {
+                    let (x, y) = (at % (SIDE / 16) * 16, at / (SIDE / 16) * 16);
+                    (0..256).map(move |i| (x + i % 16, y + i / 16))
+                });
+                let difference =
+                    |(x, y)| u64::from(shown.luma(x, y).abs_diff(picture.luma(x, y))).pow(2);
+                pixels.map(difference).sum::<u64>()
+            })
+        };
+        let equal = errors(Quantizers::uniform(44));
+        let finer = errors(Quantizers { lips: 20, other: 44 });
+        let coarser = errors(Quantizers { lips: 44, other: 20 });
+        assert!(finer[0] * 2 < equal[0] && finer[1] * 2 > equal[1], "{finer:?}, {equal:?}");
+        assert!(coarser[0] * 2 > equal[0] && coarser[1] * 2 < equal[1], "{coarser:?}, {equal:?}");
     }
 
     #[test]

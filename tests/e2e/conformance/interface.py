@@ -88,7 +88,8 @@ FIELDS = {
         is_active type config.timeout config.memory.isEnabled config.memory.instruction config.error_message avatars[].welcome_message.wait_time
         avatars[].welcome_message.messages avatars[].idle_timeout.timeout avatars[].idle_timeout.filler_phrases avatars[].idle_timeout.end_after
         avatars[].exit_heads_up_message.callout_before avatars[].exit_heads_up_message.messages avatars[].exit_message.messages avatars[].turn_handling
-        avatars[].interruptability avatars[].frame_rate avatars[].config.llm.fallback_model avatars[].config.llm.url avatars[].config.llm.token
+        avatars[].interruptability avatars[].frame_rate avatars[].framing avatars[].size
+        avatars[].config.llm.fallback_model avatars[].config.llm.url avatars[].config.llm.token
         avatars[].config.stt.language avatars[].config.stt.fallback_model avatars[].config.tts.custom_pronunciation embed.enabled embed.origins webhook_secret""",
     "Template": "template_name template_system_prompt knowledge_base guardrail tool mcp avatars",
     "Stock avatar": "avatar_key_id avatar_name gender display_picture",

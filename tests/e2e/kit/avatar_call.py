@@ -41,7 +41,7 @@ def pictures_in_call(server, call_page, agent):
     spoken = call_page.wait_for_sound(0)
     call_page.wait_until_time(spoken["from"] + 2)
     _, _, seen = call_page.captured_frames()
-    assert seen[:, 55:75, 36:60].std(axis=0).max() > 3, "the lips move"
+    assert seen[:, 58:80, 36:60].std(axis=0).max() > 3, "the lips move"
     return seen
 
 

@@ -16,12 +16,60 @@ STEP_SECONDS = 0.005
 MIN_OFFSET, MAX_OFFSET = -0.125, 0.045
 
 
+#: Rows and columns of the mouth, and of nose and cheeks, in close pictures of 96 × 96.
+MOUTH, CHEEKS = (slice(57, 79), slice(34, 62)), (slice(43, 57), slice(32, 64))
+#: How far the head moves at most, in pixels of these pictures.
+MAX_HEAD_SHIFT = 6
+
+
 def mouth_darkness(luma: np.ndarray) -> np.ndarray:
     """How much darker (0..1) the mouth is in each of these pictures (n × 96 × 96) than in the
-    median one, as a mean over the mouth. Head motion makes some parts darker and others brighter;
-    only the darker parts count."""
-    mouth = luma[:, 56:78, 34:62].astype(np.float64)
+    median one, as a mean over the mouth, which is followed as the head moves."""
+    luma = luma.astype(np.float64)
+    mouth = np.stack(
+        [_shifted(picture, *shift) for picture, shift in zip(luma, head_shifts(luma), strict=True)]
+    )
     return np.clip(np.median(mouth, axis=0) - mouth, 0, None).mean(axis=(1, 2)) / 255
+
+
+def head_shifts(luma: np.ndarray) -> np.ndarray:
+    """How far (rows, columns) the nose and the cheeks are from their place in the picture that is
+    nearest to the median of all: the best whole pixel, refined by parabolas."""
+    rows, columns = CHEEKS
+    still = np.argmin(((luma - np.median(luma, axis=0)) ** 2)[:, rows, columns].sum(axis=(1, 2)))
+    reach = range(-MAX_HEAD_SHIFT, MAX_HEAD_SHIFT + 1)
+    moved = lambda part, by: slice(part.start + by, part.stop + by)  # noqa: E731
+    errors = np.stack(
+        [
+            ((luma[:, moved(rows, y), moved(columns, x)] - luma[still][CHEEKS]) ** 2).sum((1, 2))
+            for y in reach
+            for x in reach
+        ],
+        axis=1,
+    ).reshape(len(luma), len(reach), len(reach))
+
+    def vertex(before, best, after):
+        curve = before - 2 * best + after
+        return (before - after) / (2 * curve) if curve > 0 else 0.0
+
+    def shift(error):
+        y, x = np.clip(np.unravel_index(np.argmin(error), error.shape), 1, len(reach) - 2)
+        return (
+            y - MAX_HEAD_SHIFT + np.clip(vertex(*error[y - 1 : y + 2, x]), -0.5, 0.5),
+            x - MAX_HEAD_SHIFT + np.clip(vertex(*error[y, x - 1 : x + 2]), -0.5, 0.5),
+        )
+
+    return np.array([shift(error) for error in errors])
+
+
+def _shifted(picture: np.ndarray, down: float, right: float) -> np.ndarray:
+    """The mouth of a picture whose head is displaced, between pixels by their mean."""
+    y, x = int(np.floor(down)), int(np.floor(right))
+    v, u = down - y, right - x
+    rows, columns = MOUTH
+    part = picture[rows.start + y : rows.stop + y + 1, columns.start + x : columns.stop + x + 1]
+    part = part[:-1] * (1 - v) + part[1:] * v
+    return part[:, :-1] * (1 - u) + part[:, 1:] * u
 
 
 def loudness_envelope(agent: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:

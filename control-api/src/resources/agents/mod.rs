@@ -27,12 +27,12 @@ use crate::http::responses::{Created, Done, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
 use crate::resources::backgrounds::images::{AgentJson, Images};
-use crate::resources::backgrounds::{self, Saved};
+use crate::resources::variants::{self, Saved};
 use crate::state::AppState;
 use crate::store::agent::{ATTACHMENT_FIELDS, Agent, AgentSettings};
 use crate::store::json_record::{self, Draft, Row, Table};
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, Lock, Transaction, background_set, new_id};
+use crate::store::{self, Lock, Transaction, new_id, variant};
 
 const READ_FAILED: &str = "Failed to retrieve agent details";
 const DELETE_FAILED: &str = "Failed to delete agent";
@@ -80,10 +80,10 @@ pub(crate) async fn insert_with_limits(
     if enforce_quota {
         check_quota(state, &mut tx, workspace, &parsed.document).await?;
     }
-    let has_background = backgrounds::is_replaced(&parsed.document.settings);
+    let has_variant = variants::has_variant(&parsed.document.settings);
     let created = insert_in(state, &mut tx, workspace, parsed, &images).await?;
     tx.commit().await?;
-    if has_background {
+    if has_variant {
         state.bake_queued.notify_one();
     }
     Ok(created)
@@ -111,12 +111,12 @@ async fn insert_in(
 ) -> Result<(String, String), ApiError> {
     let id = new_id();
     let saved = Saved { workspace, id: &id, settings: &document.settings, before: &[] };
-    let background = backgrounds::prepare(state, tx, saved, &mut secrets, images).await?;
+    let background = variants::prepare(state, tx, saved, &mut secrets, images).await?;
     let sealed = secrets::seal(&state.vault, &id, &secrets);
     let text = json_record::to_text(&document);
     json_record::insert(tx, Table::Agent, &draft(workspace, &id, &document, &text, &sealed))
         .await?;
-    backgrounds::assign(tx, workspace, &id, background.as_ref()).await?;
+    variants::assign(tx, workspace, &id, background.as_ref()).await?;
     Ok((id, secrets.webhook))
 }
 
@@ -274,7 +274,7 @@ async fn update(
         settings: &document.settings,
         before: &stored.settings.avatars,
     };
-    let background = backgrounds::prepare(state, &mut tx, saved, &mut secrets, &images).await?;
+    let background = variants::prepare(state, &mut tx, saved, &mut secrets, &images).await?;
     let sealed = secrets::seal(&state.vault, &row.id, &secrets);
     let text = json_record::to_text(&document);
     quota::check_growth(state, &mut tx, &caller.workspace, &row, text.len() + sealed.len()).await?;
@@ -284,11 +284,11 @@ async fn update(
         &draft(&caller.workspace, &row.id, &document, &text, &sealed),
     )
     .await?;
-    backgrounds::assign(&mut tx, &caller.workspace, &row.id, background.as_ref()).await?;
+    variants::assign(&mut tx, &caller.workspace, &row.id, background.as_ref()).await?;
     // The update may have corrected the cause of the receiver's failures.
     json_record::set_webhooks_stopped(&mut tx, &row.id, false).await?;
     tx.commit().await?;
-    if backgrounds::is_replaced(&document.settings) {
+    if variants::has_variant(&document.settings) {
         state.bake_queued.notify_one();
     }
     Ok(axum::Json(Done { id: row.id, message: "Agent updated successfully" }))
@@ -337,9 +337,7 @@ async fn remove(
     let found = json_record::delete(&mut tx, Table::Agent, &caller.workspace, &id)
         .await
         .or_internal_error(DELETE_FAILED)?;
-    background_set::delete_unused(&mut tx, &caller.workspace)
-        .await
-        .or_internal_error(DELETE_FAILED)?;
+    variant::delete_unused(&mut tx, &caller.workspace).await.or_internal_error(DELETE_FAILED)?;
     tx.commit().await.or_internal_error(DELETE_FAILED)?;
     if found {
         Ok(axum::Json(Done { id, message: "Agent deleted successfully" }))

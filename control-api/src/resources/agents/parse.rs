@@ -307,6 +307,7 @@ mod tests {
         );
         assert_eq!(avatar["turn_handling"], "balanced");
         assert_eq!(avatar["frame_rate"], 25);
+        assert_eq!((&avatar["framing"], &avatar["size"]), (&json!("close"), &Value::Null));
         assert!(parsed.secrets.webhook.starts_with("whsec_"));
     }
 

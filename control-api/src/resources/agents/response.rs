@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use super::parse::AgentDocument;
 use super::turn;
 use crate::clock;
-use crate::resources::{avatars, backgrounds, document_resource, knowledge};
+use crate::resources::{avatars, document_resource, knowledge, variants};
 use crate::state::AppState;
 use crate::store;
 use crate::store::agent::{ATTACHMENT_FIELDS, AgentSettings};
@@ -83,7 +83,7 @@ pub(crate) async fn to_json_list<D: AgentDocument>(
     let documents: Vec<D> = json_record::parse_documents(rows)?;
     let attached = AttachedRecords::read(state, workspace, &documents).await?;
     let settings = rows.iter().zip(&documents).map(|(row, d)| (row.id.as_str(), d.settings()));
-    let warnings = backgrounds::warnings(state, workspace, settings).await?;
+    let warnings = variants::warnings(state, workspace, settings).await?;
     let available: HashSet<String> = avatars::list_available(state, workspace)
         .await?
         .into_iter()

@@ -20,8 +20,8 @@ use crate::http::extract::Json;
 use crate::http::responses::{Created, JsonResult};
 use crate::http::validate::FieldErrors;
 use crate::resources::avatars;
-use crate::resources::backgrounds;
 use crate::resources::backgrounds::images::Images;
+use crate::resources::variants;
 use crate::state::AppState;
 use crate::store::agent::{Agent, Template};
 use crate::store::json_record::{self, Table};
@@ -174,7 +174,7 @@ async fn create_from_template(
             )
         })?;
     check_quota(&state, &mut tx, &caller.workspace, &parsed.document).await?;
-    let has_background = backgrounds::is_replaced(&parsed.document.settings);
+    let has_variant = variants::has_variant(&parsed.document.settings);
     let created =
         insert_in(&state, &mut tx, &caller.workspace, parsed, &images).await.map_err(|error| {
             match error {
@@ -184,7 +184,7 @@ async fn create_from_template(
             }
         })?;
     tx.commit().await.or_internal_error(FETCH_FAILED)?;
-    if has_background {
+    if has_variant {
         state.bake_queued.notify_one();
     }
     Ok(created_response(created))

@@ -15,7 +15,7 @@ use crate::resources::custom_avatars::{MAX_BODY_BYTES, picture};
 use crate::state::AppState;
 use crate::store::background::{IMAGE_PREFIX, sha256_hex};
 use crate::store::secrets::{self, AgentSecrets};
-use crate::store::{self, Transaction, background_set};
+use crate::store::{self, Transaction, variant};
 
 /// Maximum number of pictures in one request.
 const MAX_UPLOADS: usize = 20;
@@ -102,7 +102,7 @@ impl Images {
 
     /// The picture with this hash: one of these, or one of a background that an agent of the
     /// workspace uses.
-    pub(super) async fn find(
+    pub(crate) async fn find(
         &self,
         state: &AppState,
         tx: &mut Transaction,
@@ -112,7 +112,7 @@ impl Images {
         if let Some(image) = self.0.get(hash) {
             return Ok(Some(image.clone()));
         }
-        let Some((id, sealed)) = background_set::find_image(tx, workspace, hash).await? else {
+        let Some((id, sealed)) = variant::find_image(tx, workspace, hash).await? else {
             return Ok(None);
         };
         match secrets::open(&state.vault, &id, &sealed)? {

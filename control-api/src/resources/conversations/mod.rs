@@ -33,7 +33,7 @@ use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
 use crate::resources::livekit::{self, LiveKitAccess};
-use crate::resources::{avatars, backgrounds, recording_link};
+use crate::resources::{avatars, recording_link, variants};
 use crate::state::AppState;
 use crate::store::agent::Agent;
 use crate::store::conversation::{Draft, ENDED, Row};
@@ -352,7 +352,7 @@ async fn find_shown_avatar(state: &AppState, row: &Row) -> store::Result<Option<
         return Ok(None);
     };
     let agent: Agent = json_record::parse_document(&row.agent_document)?;
-    let shown = backgrounds::find_shown(state, row, &agent.settings.first_avatar()).await?;
+    let shown = variants::find_shown(state, row, &agent.settings.first_avatar()).await?;
     Ok(Some(match shown {
         Some(shown) => avatars::with_picture(avatar, &shown.output),
         None => avatar,

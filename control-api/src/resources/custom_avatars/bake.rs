@@ -14,89 +14,62 @@
 //!                  |    |  +--------------------------------------> FAILED
 //!                  +----+ killed by a signal: restarted once
 //! ```
+//!
+//! When no job waits, avatars that an older version drew are drawn again (`renewal`).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use engine_api::PoseSetFile;
-use models::face::PoseSet;
-use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 
+use super::bake_files::{
+    BakeFiles, BakedAvatar, COMPLETE_PERCENT, parse_first_poses, parse_progress, read_baked,
+    remove_stale_folders,
+};
 use super::subject;
 use crate::clock;
 use crate::state::EngineCell;
 use crate::state::live_pose_sets::LivePoseSets;
 use crate::state::supervise::BackgroundTask;
-use crate::store::custom_avatar::{self as table, Job, Output};
+use crate::store::custom_avatar::{self as table, Job};
 use crate::store::fairness::AVATAR_JOBS;
 use crate::store::vault::Vault;
-use crate::store::{self, Lock, Store, background_set};
+use crate::store::{self, Lock, Store, variant};
 
 /// Folder in the data folder in which avatars are drawn.
-const BAKE_FOLDER: &str = "bakes";
+pub(super) const BAKE_FOLDER: &str = "bakes";
 /// How often the progress is stored and the job's ownership is checked.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay after a failure of the store or the disk.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
-/// Default frame rate of agents, pictures per second.
-const DEFAULT_FRAME_RATE: u32 = 25;
-/// Completeness of a finished pose set, in percent.
-const COMPLETE_PERCENT: u8 = 100;
+/// How often renewals are looked for while other servers use the store: what prevents one may end.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(60);
 /// Error text of a job that failed for reasons of the server.
 const BAKE_FAILED: &str = "the avatar could not be drawn; see the server's log";
 
 /// Errors other than a failed drawing; the job is tried again.
 #[derive(Debug, thiserror::Error)]
-enum Error {
+pub(super) enum Error {
     #[error(transparent)]
     Store(#[from] store::Error),
     #[error("{0}: {1}")]
     Io(String, #[source] std::io::Error),
 }
 
-/// The result of a drawing: the output for the record, and the pose set file.
-struct BakedAvatar {
-    output: String,
-    poses: Arc<[u8]>,
-}
-
-/// Where a child process writes.
-struct BakeFiles<'a> {
-    /// The pose set.
-    poses: &'a Path,
-    /// Folder of the drawn parts.
-    parts: &'a Path,
-    /// The partial pose set, if there is to be one.
-    first_poses: Option<&'a Path>,
-}
-
-impl BakeFiles<'_> {
-    fn arguments(&self) -> Vec<&OsStr> {
-        let mut arguments: Vec<&OsStr> = vec![
-            "bake".as_ref(),
-            "-".as_ref(),
-            "--out".as_ref(),
-            self.poses.as_ref(),
-            "--keep".as_ref(),
-            self.parts.as_ref(),
-            "--json".as_ref(),
-            "--background".as_ref(),
-        ];
-        if let Some(first) = self.first_poses {
-            arguments.extend::<[&OsStr; 2]>(["--first".as_ref(), first.as_ref()]);
-        }
-        arguments
-    }
+/// Why an avatar is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A job of the queue. Its partial pose sets are published if it is an avatar itself.
+    Job { is_progressive: bool },
+    /// A renewal.
+    Renewal,
 }
 
 /// How a child process ended.
@@ -131,9 +104,13 @@ impl BackgroundTask for BakeTask {
         loop {
             let bake_queued = async {
                 loop {
-                    match self.bake_next().await {
+                    let worked = match self.bake_next().await {
+                        Ok(false) => self.renew_next().await,
+                        worked => worked,
+                    };
+                    match worked {
                         Ok(true) => {}
-                        Ok(false) => return self.queued.notified().await,
+                        Ok(false) => return self.wait().await,
                         Err(error) => {
                             tracing::error!(
                                 %error,
@@ -155,6 +132,16 @@ impl BackgroundTask for BakeTask {
 }
 
 impl BakeTask {
+    /// Waits until there may be something to draw.
+    async fn wait(&self) {
+        if self.store.is_shared() {
+            // A time-out is no error.
+            let _ = tokio::time::timeout(RENEWAL_INTERVAL, self.queued.notified()).await;
+        } else {
+            self.queued.notified().await;
+        }
+    }
+
     /// The variable that limits the threads of the child: while there are calls, it leaves a core to
     /// them. The caches and execution units of a core serve both even if the child has the lowest
     /// priority.
@@ -177,10 +164,11 @@ impl BakeTask {
         remove_stale_folders(&folder, job.as_ref().map(|job| job.id.as_str())).await;
         let Some(job) = job else { return Ok(false) };
         let Job { id, workspace, .. } = &job;
-        // Calls switch to better poses of an avatar, but keep the background that they show.
-        let is_background = job.base_avatar.is_some();
+        // Calls switch to better poses of an avatar, but keep the variant that they show.
+        let is_variant = job.base_avatar.is_some();
+        let purpose = Purpose::Job { is_progressive: !is_variant };
         let baked = match subject::read_request(&self.store, &self.vault, &job).await? {
-            Ok(request) => self.bake_avatar(id, &request, &folder.join(id), !is_background).await?,
+            Ok(request) => self.bake_avatar(id, &request, &folder.join(id), purpose).await?,
             Err(why) => {
                 tracing::error!(custom_avatar = %id, reason = %why, "cannot read a stored avatar");
                 Some(Err(BAKE_FAILED))
@@ -189,33 +177,28 @@ impl BakeTask {
         if let Some(baked) = baked {
             // Clients may rely on it: no file with the person is left once the job is over.
             remove_stale_folders(&folder, None).await;
-            let poses =
-                baked.as_ref().map(|baked| STANDARD.encode(&baked.poses)).unwrap_or_default();
-            let result = baked
-                .as_ref()
-                .map(|baked| (baked.output.as_str(), poses.as_str()))
-                .map_err(|why| *why);
+            let result =
+                baked.as_ref().map(|baked| baked.to_stored(COMPLETE_PERCENT)).map_err(|why| *why);
             let mut tx = self.store.begin_write(Lock::Workspace(workspace)).await?;
             table::finish_job(&mut tx, &self.server_id, id, result, clock::now()).await?;
-            if is_background {
-                background_set::release_previous(&mut tx, workspace, id).await?;
+            if is_variant {
+                variant::release_previous(&mut tx, workspace, id).await?;
             }
             tx.commit().await?;
-            if let (Ok(BakedAvatar { poses, .. }), false) = (baked, is_background) {
-                self.swap_pose_set(id, PoseSetFile { data: poses, completeness: COMPLETE_PERCENT });
+            if let (Ok(baked), false) = (baked, is_variant) {
+                self.swap_pose_set(id, baked.into_pose_set(COMPLETE_PERCENT));
             }
         }
         Ok(true)
     }
 
-    /// Draws an avatar. Its partial pose sets are published if `is_progressive`. `None` if this
-    /// server no longer owns the job.
-    async fn bake_avatar(
+    /// Draws an avatar. `None` if this server no longer owns the job or the renewal.
+    pub(super) async fn bake_avatar(
         &self,
         id: &str,
         request: &str,
         folder: &Path,
-        is_progressive: bool,
+        purpose: Purpose,
     ) -> Result<Option<Result<BakedAvatar, &'static str>>, Error> {
         let at = |path: &Path| {
             let path = path.display().to_string();
@@ -229,6 +212,7 @@ impl BakeTask {
         #[cfg(unix)]
         private_dir.mode(0o700);
         private_dir.create(folder).await.map_err(at(folder))?;
+        let is_progressive = purpose == Purpose::Job { is_progressive: true };
         let first_poses = is_progressive.then(|| folder.join("first.poses"));
         let files = BakeFiles {
             poses: &poses,
@@ -237,7 +221,7 @@ impl BakeTask {
         };
         let mut killed = false;
         loop {
-            match self.run_child(id, request, &files).await? {
+            match self.run_child(id, request, &files, purpose).await? {
                 Some(BakeExit::Succeeded) => {
                     return Ok(Some(read_baked(id, &poses).await?.ok_or(BAKE_FAILED)));
                 }
@@ -254,23 +238,39 @@ impl BakeTask {
     /// no longer owns the job.
     async fn publish_partial(&self, id: &str, percent: u8, poses: &Path) -> Result<bool, Error> {
         // If it is unusable, the avatar becomes available later.
-        let Some(BakedAvatar { output, poses }) = read_baked(id, poses).await? else {
+        let Some(baked) = read_baked(id, poses).await? else {
             return Ok(true);
         };
-        let text = STANDARD.encode(&poses);
-        let partial = (i64::from(percent), output.as_str(), text.as_str());
         let mut tx = self.store.begin_write(Lock::Rows).await?;
+        let (server, partial) = (&self.server_id, baked.to_stored(percent));
         let still_ours =
-            table::save_partial_poses(&mut tx, &self.server_id, id, partial, clock::now()).await?;
+            table::save_partial_poses(&mut tx, server, id, partial, clock::now()).await?;
         tx.commit().await?;
         if still_ours {
-            self.swap_pose_set(id, PoseSetFile { data: poses, completeness: percent });
+            self.swap_pose_set(id, baked.into_pose_set(percent));
         }
         Ok(still_ours)
     }
 
+    /// Stores the progress of a job. False if this server no longer owns the job or the renewal.
+    async fn report_progress(
+        &self,
+        id: &str,
+        purpose: Purpose,
+        percent: i64,
+    ) -> Result<bool, Error> {
+        if purpose == Purpose::Renewal {
+            return Ok(self.store.is_renewing(&self.server_id, id).await?);
+        }
+        let mut tx = self.store.begin_write(Lock::Rows).await?;
+        let (server, now) = (&self.server_id, clock::now());
+        let still_ours = table::update_progress(&mut tx, server, id, percent, now).await?;
+        tx.commit().await?;
+        Ok(still_ours)
+    }
+
     /// A better pose set is available: the running calls of this server switch to it.
-    fn swap_pose_set(&self, id: &str, pose_set: PoseSetFile) {
+    pub(super) fn swap_pose_set(&self, id: &str, pose_set: PoseSetFile) {
         self.live_pose_sets.insert(id.to_owned(), &pose_set);
         if let Some(engine) = self.engine.get() {
             engine.swap_pose_set(id, pose_set);
@@ -278,12 +278,13 @@ impl BakeTask {
     }
 
     /// Runs the child process to its end, with the request on its standard input, so that no photo
-    /// is left on the disk. `None` if this server no longer owns the job.
+    /// is left on the disk. `None` if this server no longer owns the job or the renewal.
     async fn run_child(
         &self,
         id: &str,
         request: &str,
         files: &BakeFiles<'_>,
+        purpose: Purpose,
     ) -> Result<Option<BakeExit>, Error> {
         let started = self
             .command
@@ -340,12 +341,7 @@ impl BakeTask {
                     _ => stderr_open = false,
                 },
                 _ = progress_timer.tick() => {
-                    let mut tx = self.store.begin_write(Lock::Rows).await?;
-                    let (server, now) = (&self.server_id, clock::now());
-                    let still_ours =
-                        table::update_progress(&mut tx, server, id, progress, now).await?;
-                    tx.commit().await?;
-                    if !still_ours {
+                    if !self.report_progress(id, purpose, progress).await? {
                         return Ok(None);
                     }
                 }
@@ -365,77 +361,5 @@ impl BakeTask {
             "the avatar renderer failed"
         );
         Ok(Some(if exit_status.code().is_none() { BakeExit::Killed } else { BakeExit::Failed }))
-    }
-}
-
-/// Removes the files of earlier drawings, except those of `except`. A folder that cannot be removed
-/// stays until the next time, which does no harm.
-async fn remove_stale_folders(folder: &Path, except: Option<&str>) {
-    let Ok(mut entries) = tokio::fs::read_dir(folder).await else { return };
-    while let Ok(Some(entry)) = entries.next_entry().await {
-        if except.is_none_or(|except| entry.file_name() != except) {
-            let _ = tokio::fs::remove_dir_all(entry.path()).await;
-        }
-    }
-}
-
-/// A child's progress message, `{"progress": 0.25}`, in percent.
-fn parse_progress(line: &str) -> Option<i64> {
-    let fraction = serde_json::from_str::<Value>(line).ok()?["progress"].as_f64()?;
-    Some((fraction.clamp(0.0, 1.0) * 100.0) as i64)
-}
-
-/// A child's message that a partial pose set is available, `{"first": 0.25}`, in percent.
-fn parse_first_poses(line: &str) -> Option<u8> {
-    let fraction = serde_json::from_str::<Value>(line).ok()?["first"].as_f64()?;
-    Some(((fraction.clamp(0.0, 1.0) * 100.0) as u8).min(COMPLETE_PERCENT - 1))
-}
-
-/// The pose set in the file `poses` and the picture beside it; `None` if it cannot be shown.
-async fn read_baked(id: &str, poses: &Path) -> Result<Option<BakedAvatar>, Error> {
-    let read = async |path: &Path| {
-        tokio::fs::read(path).await.map_err(|error| Error::Io(path.display().to_string(), error))
-    };
-    let image = read(&poses.with_extension("webp")).await?;
-    let poses: Arc<[u8]> = read(poses).await?.into();
-    // An invalid pose set must be detected here, not in a call.
-    let set = match PoseSet::parse(&Bytes::from_owner(Arc::clone(&poses))) {
-        Ok(set) => set,
-        Err(error) => {
-            tracing::error!(
-                custom_avatar = %id,
-                %error,
-                "the pose set of a drawn avatar is invalid"
-            );
-            return Ok(None);
-        }
-    };
-    let output = Output {
-        preview_url: format!("data:image/webp;base64,{}", STANDARD.encode(image)),
-        width: set.manifest().width,
-        height: set.manifest().height,
-        fps: DEFAULT_FRAME_RATE,
-    };
-    Ok(Some(BakedAvatar { output: json!(output).to_string(), poses }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_progress_of_a_bake_is_read_from_its_output() {
-        assert_eq!(parse_progress(r#"{"progress":0.25}"#), Some(25));
-        assert_eq!(parse_progress(r#"{"progress": 7}"#), Some(100));
-        assert_eq!(parse_progress("amina: 20 %, 3 s"), None);
-        assert_eq!(
-            (parse_first_poses(r#"{"first":0.25}"#), parse_progress(r#"{"first":0.25}"#)),
-            (Some(25), None)
-        );
-        assert_eq!(
-            (parse_first_poses(r#"{"first":7}"#), parse_first_poses(r#"{"progress":1}"#)),
-            (Some(99), None),
-            "all comes last"
-        );
     }
 }

@@ -11,10 +11,12 @@
 //! ```
 
 pub(crate) mod bake;
+mod bake_files;
 pub(crate) mod erase;
 mod landmarks;
 mod photo;
 pub(crate) mod picture;
+mod renewal;
 mod subject;
 
 use std::sync::Arc;
@@ -41,7 +43,8 @@ use crate::resources::characters::{CharacterSettings, RestSettings};
 use crate::state::AppState;
 use crate::state::api_key::to_hex;
 use crate::store::custom_avatar::{self as table, Draft, Output, Row};
-use crate::store::{self, Lock, Transaction, background_set, new_id, secrets};
+use crate::store::framing::VideoSize;
+use crate::store::{self, Lock, Transaction, new_id, secrets, variant};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
 /// Maximum body size: a picture of 9 MiB in base64, with some margin.
@@ -271,6 +274,7 @@ async fn create(
     let new_avatar = parse_new_avatar(body)?;
     let (id, at) = (new_id(), clock::now());
     let mut consent = None;
+    let mut size = VideoSize::default();
     let (source, character, keep_source) = match new_avatar.origin {
         Origin::Character(character) => (None, Some(character), false),
         Origin::Photo { request, has_consent, keep_source } => {
@@ -279,6 +283,7 @@ async fn create(
             } else if state.config.require_consent {
                 return Err(ApiError::invalid_field("consent", CONSENT_REQUIRED));
             }
+            size = VideoSize::of_pixels(request.size);
             let source = state.photo_checks.check(*request).await?.source;
             (Some(secrets::seal(&state.vault, &id, &source)), None, keep_source)
         }
@@ -293,6 +298,7 @@ async fn create(
         source: source.as_deref(),
         character: character.as_deref(),
         keep_source,
+        size,
         consent: consent.as_ref().map(|(at, key)| (*at, key.as_str())),
         at,
     };
@@ -333,7 +339,7 @@ async fn remove(
     let id = store::normalize_id(&id).ok_or(NOT_FOUND)?;
     let mut tx = state.store.begin_write(Lock::Workspace(&caller.workspace)).await?;
     let found = table::delete(&mut tx, &caller.workspace, &id).await?;
-    background_set::delete_of_avatar(&mut tx, &caller.workspace, &id).await?;
+    variant::delete_of_avatar(&mut tx, &caller.workspace, &id).await?;
     tx.commit().await?;
     if !found {
         return Err(NOT_FOUND);

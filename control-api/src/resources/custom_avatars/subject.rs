@@ -1,5 +1,6 @@
 //! What a drawing job draws: the line of JSON for the child process.
 
+use models::face::Framing as DrawnFraming;
 use models::face::avatar_spec::{self, AvatarSpec, Gender};
 use models::face::background::Background;
 use models::face::bake_request::{BakeRequest, BakeSubject, CharacterRequest, PhotoRequest};
@@ -9,11 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::store::custom_avatar::Job;
+use crate::store::framing::{Framing, VideoSize};
 use crate::store::vault::Vault;
 use crate::store::{self, Store, secrets};
-
-/// Width and height in pixels of the pose set of a character.
-const CHARACTER_SIZE: [usize; 2] = [512, 512];
 
 /// A person in the store.
 struct Person<'a> {
@@ -26,6 +25,9 @@ struct Person<'a> {
     /// Or the crop of a photo, encrypted for the row `source_owner`.
     source: Option<String>,
     source_owner: &'a str,
+    /// Width and height in pixels of the pose set.
+    size: [usize; 2],
+    framing: DrawnFraming,
 }
 
 /// The request of a job; or why there is none.
@@ -34,40 +36,43 @@ pub(super) async fn read_request(
     vault: &Vault,
     job: &Job,
 ) -> store::Result<Result<String, String>> {
-    let (person, background) = match (&job.base_avatar, &job.background) {
-        (Some(base), Some(background)) => {
-            let background = match read_background(vault, job, background) {
-                Ok(background) => background,
-                Err(why) => return Ok(Err(why)),
-            };
+    let size = VideoSize::from_name(&job.size).pixels();
+    let framing = Framing::from_name(&job.framing).drawn();
+    let background = job.background.as_ref().map(|text| read_background(vault, job, text));
+    let background = match background.transpose() {
+        Ok(background) => background,
+        Err(why) => return Ok(Err(why)),
+    };
+    let person = match &job.base_avatar {
+        Some(base) => {
             if let Some(avatar) = avatar_spec::find(base) {
-                let subject = character_subject(&job.id, &avatar);
-                return Ok(Ok(to_line(subject, Some(background))));
+                let subject = character_subject(&job.id, &avatar, size, framing);
+                return Ok(Ok(to_line(subject, background)));
             }
-            let Some(found) = store.background_base(&job.workspace, base).await? else {
+            let Some(found) = store.variant_base(&job.workspace, base).await? else {
                 return Ok(Err("its avatar was deleted".into()));
             };
-            let person = Person {
+            Person {
                 id: &job.id,
                 name: found.name,
                 gender: found.gender,
                 character: found.character,
                 source: found.source,
                 source_owner: base,
-            };
-            (person, Some(background))
+                size,
+                framing,
+            }
         }
-        _ => {
-            let person = Person {
-                id: &job.id,
-                name: job.name.clone(),
-                gender: job.gender.clone(),
-                character: job.character.clone(),
-                source: job.source.clone(),
-                source_owner: &job.id,
-            };
-            (person, None)
-        }
+        None => Person {
+            id: &job.id,
+            name: job.name.clone(),
+            gender: job.gender.clone(),
+            character: job.character.clone(),
+            source: job.source.clone(),
+            source_owner: &job.id,
+            size,
+            framing,
+        },
     };
     Ok(read_subject(vault, person).map(|subject| to_line(subject, background)))
 }
@@ -88,25 +93,34 @@ fn open<T: DeserializeOwned>(vault: &Vault, owner: &str, sealed: &str) -> Result
     secrets::open(vault, owner, sealed).map_err(|error| error.to_string())
 }
 
-fn character_subject(id: &str, avatar: &AvatarSpec) -> BakeSubject {
+fn character_subject(
+    id: &str,
+    avatar: &AvatarSpec,
+    size: [usize; 2],
+    framing: DrawnFraming,
+) -> BakeSubject {
     BakeSubject::Character(CharacterRequest {
         id: id.to_owned(),
         file: avatar_spec::to_toml(avatar),
-        size: CHARACTER_SIZE,
+        size,
+        framing,
     })
 }
 
 fn read_subject(vault: &Vault, person: Person<'_>) -> Result<BakeSubject, String> {
-    let Person { id, name, gender, character, source, source_owner } = person;
+    let Person { id, name, gender, character, source, source_owner, size, framing } = person;
     if let Some(character) = character {
         let avatar = parse_character(id, name, gender, &character);
-        return Ok(character_subject(id, &avatar.map_err(|error| error.to_string())?));
+        let avatar = avatar.map_err(|error| error.to_string())?;
+        return Ok(character_subject(id, &avatar, size, framing));
     }
     let sealed = source.ok_or("there is neither a character nor a photo")?;
     let source: PhotoSource = open(vault, source_owner, &sealed)?;
     let gender = if gender == "male" { Gender::Male } else { Gender::Female };
     let voice = tts::default_voice(gender == Gender::Female).to_owned();
-    let request = PhotoRequest { id: id.to_owned(), name, gender, voice, source };
+    // The source knows the size of the avatar itself, also in rows of the release before.
+    let size = (source_owner != id).then_some(size);
+    let request = PhotoRequest { id: id.to_owned(), name, gender, voice, source, size, framing };
     Ok(BakeSubject::Photo(Box::new(request)))
 }
 

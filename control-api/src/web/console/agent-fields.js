@@ -1,12 +1,12 @@
 // All form fields of an agent or a template, with their labels and their paths in the record.
 
-import { backgroundSection } from "./agent-background-fields.js";
 import {
   AVATAR_PATH,
   languageModelSection,
   MODELS_PATH,
   speechSection,
 } from "./agent-model-fields.js";
+import { pictureSection } from "./agent-picture-fields.js";
 import { recordingSection } from "./agent-recording-fields.js";
 
 /** The default endpointing delays of each `turn_handling` in seconds: minimum, maximum. */
@@ -99,7 +99,7 @@ export function agentSections({
         },
       ],
     },
-    backgroundSection(),
+    pictureSection(),
     speechSection(providers),
     languageModelSection(providers),
     chainTest && {

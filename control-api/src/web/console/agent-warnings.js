@@ -1,4 +1,4 @@
-// The warnings of an agent. While its new background is drawn, they are fetched again.
+// The warnings of an agent. While its new picture is drawn, they are fetched again.
 
 import * as api from "./api.js";
 import { isBeingDrawn } from "./background-values.js";
@@ -30,7 +30,7 @@ export function agentWarnings(agent, signal) {
       throw error;
     }
     show(warnings);
-    if (!isPending && !warnings.length) toast("The new background is ready.");
+    if (!isPending && !warnings.length) toast("The new picture is ready.");
   };
   show(agent.warnings ?? []);
   pollWhileVisible(POLL_SECONDS, signal, () => isPending && refresh());

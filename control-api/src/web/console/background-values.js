@@ -90,5 +90,5 @@ export function fileProblem({ type, size }) {
   return "";
 }
 
-/** Whether one of an agent's warnings says that its new background is not finished yet. */
+/** Whether one of an agent's warnings says that its new picture is not finished yet. */
 export const isBeingDrawn = (warnings) => warnings.some((text) => /\bbeing drawn\b/.test(text));

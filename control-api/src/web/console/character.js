@@ -30,7 +30,17 @@ const LABELS = {
   "eyes.lashes": "Lashes",
   "eyes.iris": "Size of the iris",
   "eyes.tilt": "Outer corners up",
+  "clothes.tie": "Tie (with a shirt or suit)",
   "nose.upturn": "Nose turned up",
+  "nose.bridge": "Width of the nose's bridge",
+  "nose.wings": "Wings of the nose",
+  "lips.upper": "Upper lip",
+  "lips.bow": "Cupid's bow",
+  "lips.philtrum": "Groove over the lips",
+  "lips.corners": "Soft corners of the lips",
+  "lips.smirk": "Smirk",
+  "skin.pores": "Pores",
+  "skin.under_eyes": "Shade under the eyes",
   "skin.colour": "Skin colour",
   "skin.blush": "Blush",
   "skin.freckles": "Freckles",
@@ -102,7 +112,7 @@ let lastPrimaryId;
 
 /**
  * A random character, as plausible as the stock avatars. Age, skin, hair colours and beard come
- * from one stock avatar (the primary). Haircut, glasses and earrings come from a secondary one of
+ * from one stock avatar (the primary). Haircut, glasses and jewellery come from a secondary one of
  * the same gender, the eye colour from either. Clothes come from any avatar of that gender, the
  * background from any avatar. Every other slider lies between the values of the primary and the
  * secondary avatar, with a random offset.
@@ -131,7 +141,7 @@ export function randomCharacter(description, random = Math.random) {
     avatar.character.headscarf !== null || avatar.character.hair.style === "none";
   if (!hasNoHair(primary) && !hasNoHair(secondary)) copyFrom(secondary, "hair.style");
   copyFrom(pick([primary, secondary]), "eyes.colour");
-  copyFrom(secondary, "glasses", "frame", "earrings");
+  copyFrom(secondary, "glasses", "frame", "earrings", "necklace");
   copyFrom(pick(sameGender), "clothes");
   copyFrom(pick(description.people), "background");
   const fromPrimary = ["age", "skin", "hair", "beard"];

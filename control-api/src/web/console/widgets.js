@@ -161,9 +161,10 @@ function select(field, value) {
     node,
     () => (node.value === "" && field.emptyValue !== undefined ? field.emptyValue : node.value),
     (newValue) => {
-      if (![...node.options].some((option) => option.value === newValue))
-        node.append(h("option", { value: newValue }, newValue));
-      node.value = newValue;
+      const text = newValue ?? "";
+      if (![...node.options].some((option) => option.value === text))
+        node.append(h("option", { value: text }, text));
+      node.value = text;
     },
   );
 }

@@ -69,6 +69,15 @@ function showScreen(name) {
   for (const id of ["welcome", "call", "over"]) byId(id).hidden = id !== name;
 }
 
+/** Gives the picture the shape of the video, which is known with its first frame. */
+function adaptToVideo() {
+  const { videoWidth: width, videoHeight: height } = face;
+  if (!width || !height) return;
+  const call = byId("call");
+  call.style.setProperty("--aspect", String(width / height));
+  call.dataset.shape = width < height ? "portrait" : "landscape";
+}
+
 function setCallState(name) {
   byId("frame").dataset.state = name;
   byId("state").textContent = STATE_LABELS[name] ?? name;
@@ -455,6 +464,8 @@ function showDevicePanel(open) {
 
 byId("join").addEventListener("click", () => join(true));
 byId("join-typing").addEventListener("click", () => join(false));
+face.addEventListener("loadedmetadata", adaptToVideo);
+face.addEventListener("resize", adaptToVideo);
 byId("mute").addEventListener("click", () => {
   if (!microphoneTrack) return openMicrophone();
   setMuted(byId("mute").getAttribute("aria-pressed") !== "true");

@@ -134,6 +134,10 @@ function showEnd() {
   showCaption("");
 }
 
+// A picture as wide as the window is below the name.
+face.addEventListener("resize", () => {
+  stage.dataset.shape = face.videoWidth > 1.5 * face.videoHeight ? "wide" : "";
+});
 face.addEventListener("loadeddata", () => {
   stage.dataset.picture = "yes";
 });

@@ -51,14 +51,23 @@ pub(crate) struct MouthShape {
     tucked_lip_lift: f32,
 }
 
-/// Thickness of the upper lip with its bow.
-fn upper_profile(s: f32) -> f32 {
+/// Thickness of the upper lip at a share of the half width. With a `bow` above that of the default,
+/// it has a peak beside the dip in the middle and is thinner outside of it; `corners` fill its end.
+fn upper_profile(s: f32, bow: f32, corners: f32) -> f32 {
+    let more = bow / DEFAULT_BOW - 1.0;
+    let peak = 0.105 * gaussian((s - 0.25) / 0.13) - 0.055 * gaussian((s - 0.66) / 0.22);
     0.14 + 0.96 * (1.0 - s.powf(1.25)).max(0.0).powf(0.9) - 0.22 * gaussian(s / 0.085)
+        + more * (peak - 0.10 * gaussian(s / 0.09))
+        + corners * 0.17 * smoothstep(0.60, 0.92, s)
 }
 
-fn lower_profile(s: f32) -> f32 {
+fn lower_profile(s: f32, corners: f32) -> f32 {
     0.12 + 0.92 * (1.0 - s.powf(1.75)).max(0.0).powf(0.9) - 0.06 * gaussian(s / 0.12)
+        + corners * 0.14 * smoothstep(0.60, 0.92, s)
 }
+
+/// The bow of [`crate::Lips::default`].
+const DEFAULT_BOW: f32 = 0.3;
 
 impl MouthShape {
     /// Shape of the opening from the middle (1) to the corner (0).
@@ -89,7 +98,8 @@ impl Scene {
 
     pub(crate) fn shape_mouth(&self) -> MouthShape {
         let (m, smile) = (&self.pose.mouth, self.pose.smile);
-        let fullness = self.character.lips.fullness;
+        let lips = &self.character.lips;
+        let fullness = lips.fullness;
         let width = self.appearance.mouth_width
             * (1.0 + 0.20 * m.width + 0.20 * smile - 0.44 * m.round)
             * (1.0 - 0.04 * m.jaw);
@@ -98,7 +108,7 @@ impl Scene {
         let thin = (1.0 - 0.21 * m.press)
             * (1.0 + 0.06 * m.round)
             * (1.0 - 0.10 * m.jaw * (1.0 - m.round));
-        let upper_radius = 0.034 * fullness * thin * (1.0 - 0.16 * smile);
+        let upper_radius = 0.034 * fullness * lips.upper * thin * (1.0 - 0.16 * smile);
         let lower_radius = 0.044 * fullness * thin * (1.0 - 0.10 * smile) * (1.0 - 0.22 * m.tuck);
         let mut shape = MouthShape {
             width,
@@ -141,7 +151,8 @@ impl Scene {
         for (i, s) in CURVE_POSITIONS.into_iter().enumerate() {
             let x = width * s;
             let lift = self.corner_lift(s);
-            let (ra, rb) = (upper_radius * upper_profile(s), lower_radius * lower_profile(s));
+            let ra = upper_radius * upper_profile(s, lips.bow, lips.corners);
+            let rb = lower_radius * lower_profile(s, lips.corners);
             let ya = shape.y + shape.upper_gap * shape.opening_profile(s) + lift + ra * 0.86;
             let yb = shape.y - shape.lower_gap * shape.opening_profile(s) + lift - rb * 0.86;
             let (za, zb) = (self.face_depth(x, ya), self.face_depth(x, yb));
@@ -165,6 +176,8 @@ impl Scene {
         let m = &self.pose.mouth;
         let corners = 1.0 - 0.55 * m.round - 0.30 * m.round * (m.jaw * 2.0).min(1.0);
         let [turn, exponent] = self.mouth_corners;
+        // A serious mouth does not turn up.
+        let turn = turn - 0.014 * smoothstep(0.12, 0.0, smile);
         (smile * 0.115 * corners + turn - m.round * 0.01) * s.powf(exponent)
             - smile * 0.026 * (1.0 - 0.5 * self.smile_parting)
     }
@@ -260,7 +273,10 @@ impl Scene {
         }
         let philtrum = smoothstep(0.04, 0.10, m.y) * smoothstep(0.23, 0.13, m.y);
         if philtrum > 0.0 {
-            d += 0.010 * gaussian(m.x / 0.035) * philtrum;
+            // A deep groove has a column on both sides.
+            let deep = self.character.lips.philtrum;
+            let column = 0.012 * (deep - 0.4).max(0.0) * gaussian((m.x.abs() - 0.052) / 0.020);
+            d += (0.025 * deep * gaussian(m.x / 0.035) - column) * philtrum;
         }
         let (fold, across, along) = self.cheek_fold(p);
         let (age, laugh) = (self.character.age, self.smile_fold(p.x));
@@ -295,7 +311,8 @@ impl Scene {
         let dimple =
             vec3(p.x.abs() - shape.width - 0.022, p.y - shape.y - self.corner_lift(1.0), 0.0)
                 .length();
-        d += (0.004 + 0.005 * smile) * gaussian(dimple / 0.052);
+        let pinch = 1.0 - 0.75 * self.character.lips.corners;
+        d += (0.004 + 0.005 * smile) * pinch * gaussian(dimple / 0.052);
         // The hollow under the lower lip.
         let hollow = lower.y - lower_radius - 0.055;
         d += 0.011 * gaussian((p.y - hollow) / 0.045) * gaussian(p.x / 0.13);
@@ -424,4 +441,30 @@ fn segment(s: f32) -> usize {
         i += 1;
     }
     i
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::character::Lips;
+
+    #[test]
+    fn lips_without_the_newer_sliders_keep_their_shape() {
+        let Lips { bow, corners, upper, .. } = Lips::default();
+        assert_eq!((bow, upper), (DEFAULT_BOW, 1.0));
+        // Thickness of both lips as it was before bow and corners were adjustable.
+        for (s, above, below) in [
+            (0.0, 0.880, 0.980),
+            (0.25, 0.946, 0.966),
+            (0.5, 0.728, 0.790),
+            (0.75, 0.467, 0.519),
+            (1.0, 0.140, 0.120),
+        ] {
+            let (a, b) = (upper_profile(s, bow, corners), lower_profile(s, corners));
+            assert!((a - above).abs() < 0.001 && (b - below).abs() < 0.001, "{s}: {a} {b}");
+        }
+        // A bow has two peaks beside a dip.
+        let peak = |bow: f32| upper_profile(0.22, bow, 0.0) - upper_profile(0.0, bow, 0.0);
+        assert!(peak(1.0) > peak(DEFAULT_BOW) + 0.2 && peak(0.0) < peak(DEFAULT_BOW));
+    }
 }

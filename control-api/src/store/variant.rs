@@ -1,10 +1,11 @@
-//! Avatars in front of another background: rows of `custom_avatar` with a `base_avatar`. All agents
-//! of a workspace that want the same share one row. Their jobs are those of
-//! [`super::custom_avatar`].
+//! Variants of avatars, with another background, framing or size: rows of `custom_avatar` with a
+//! `base_avatar`. All agents of a workspace that want the same share one row. Their jobs are those
+//! of [`super::custom_avatar`].
 //!
 //! An agent refers to the row that it wants (`background`) and, until that one is finished, to the
 //! finished one that its calls show (`shown_background`). A row without an agent is deleted.
 
+use super::framing::{Framing, VideoSize};
 use super::{Db, Result, SqlBuilder, Store, Transaction};
 use crate::clock::Micros;
 
@@ -39,9 +40,12 @@ pub(crate) struct Draft<'a> {
     pub(crate) workspace: &'a str,
     /// `avatar_key_id` of the avatar, stock or custom.
     pub(crate) base_avatar: &'a str,
-    /// `models::face::background::Background` as JSON, encrypted for `id` if it contains a picture.
-    pub(crate) background: &'a str,
-    /// See [`super::background::Background::content_key`].
+    /// `models::face::background::Background` as JSON, encrypted for `id` if it contains a picture;
+    /// `None`: the avatar's own.
+    pub(crate) background: Option<&'a str>,
+    pub(crate) framing: Framing,
+    pub(crate) size: VideoSize,
+    /// Identifies what it looks like.
     pub(crate) content_key: &'a str,
     /// SHA-256 of the picture.
     pub(crate) image_hash: Option<&'a str>,
@@ -52,13 +56,16 @@ pub(crate) struct Draft<'a> {
 pub(crate) async fn insert(tx: &mut Transaction, draft: &Draft<'_>) -> Result<()> {
     sqlx::query(
         "INSERT INTO custom_avatar (id, workspace, search, job_id, name, gender, is_private, \
-         base_avatar, background, content_key, image_hash, status, created_at, updated_at) \
-         VALUES ($1, $2, '', $1, '', '', 1, $3, $4, $5, $6, 'QUEUED', $7, $7)",
+         base_avatar, background, framing, size, content_key, image_hash, status, created_at, \
+         updated_at) \
+         VALUES ($1, $2, '', $1, '', '', 1, $3, $4, $5, $6, $7, $8, 'QUEUED', $9, $9)",
     )
     .bind(draft.id)
     .bind(draft.workspace)
     .bind(draft.base_avatar)
     .bind(draft.background)
+    .bind(draft.framing.name())
+    .bind(draft.size.name())
     .bind(draft.content_key)
     .bind(draft.image_hash)
     .bind(draft.at)
@@ -233,9 +240,11 @@ pub(crate) struct Base {
     pub(crate) source: Option<String>,
     /// Whether the crop stays when the avatar is finished.
     pub(crate) keep_source: i64,
+    /// [`VideoSize`] of the avatar itself.
+    pub(crate) size: String,
 }
 
-from_row!(Base { name, gender, character = "person", source, keep_source });
+from_row!(Base { name, gender, character = "person", source, keep_source, size });
 
 /// What a custom avatar is drawn from; `None` if it was deleted.
 pub(crate) async fn find_base<'e>(
@@ -244,7 +253,7 @@ pub(crate) async fn find_base<'e>(
     avatar: &str,
 ) -> Result<Option<Base>> {
     Ok(sqlx::query_as(
-        "SELECT name, gender, person, source, keep_source FROM custom_avatar \
+        "SELECT name, gender, person, source, keep_source, size FROM custom_avatar \
          WHERE id = $1 AND workspace = $2 AND base_avatar IS NULL",
     )
     .bind(avatar)
@@ -253,43 +262,39 @@ pub(crate) async fn find_base<'e>(
     .await?)
 }
 
-/// How far an agent's background is.
+/// How far the variant is that an agent wants.
 #[derive(Debug)]
-pub(crate) struct AgentBackground {
+pub(crate) struct AgentVariant {
     pub(crate) agent: String,
     pub(crate) status: String,
     /// The finished row that calls show until then.
     pub(crate) shown: Option<String>,
 }
 
-from_row!(AgentBackground { agent, status, shown });
+from_row!(AgentVariant { agent, status, shown });
 
 /// What calls show.
 #[derive(Debug)]
-pub(crate) struct ShownBackground {
+pub(crate) struct ShownVariant {
     pub(crate) id: String,
     /// [`super::custom_avatar::Output`] as JSON.
     pub(crate) output: String,
 }
 
-from_row!(ShownBackground { id, output });
+from_row!(ShownVariant { id, output });
 
 impl Store {
     /// What a custom avatar is drawn from; `None` if it was deleted.
-    pub(crate) async fn background_base(
-        &self,
-        workspace: &str,
-        avatar: &str,
-    ) -> Result<Option<Base>> {
+    pub(crate) async fn variant_base(&self, workspace: &str, avatar: &str) -> Result<Option<Base>> {
         find_base(self.reader_pool(), workspace, avatar).await
     }
 
-    /// The backgrounds of those of `agents` that want one.
-    pub(crate) async fn agent_backgrounds(
+    /// The variants of those of `agents` that want one.
+    pub(crate) async fn agent_variants(
         &self,
         workspace: &str,
         agents: &[String],
-    ) -> Result<Vec<AgentBackground>> {
+    ) -> Result<Vec<AgentVariant>> {
         if agents.is_empty() {
             return Ok(Vec::new());
         }
@@ -304,15 +309,33 @@ impl Store {
         sql.fetch_all(self.reader_pool()).await
     }
 
-    /// What a call with an agent's avatar `base` shows, if its background is to be the one with
+    /// Ids and sizes ([`VideoSize`]) of the custom avatars among `ids`.
+    pub(crate) async fn custom_avatar_sizes(
+        &self,
+        workspace: &str,
+        ids: &[String],
+    ) -> Result<Vec<(String, String)>> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut sql = SqlBuilder::new(
+            "SELECT id, size FROM custom_avatar WHERE base_avatar IS NULL AND workspace = ",
+        );
+        sql.bind(workspace.to_owned()).push(" AND id IN (");
+        sql.bind_all(ids);
+        sql.push(")");
+        sql.fetch_all(self.reader_pool()).await
+    }
+
+    /// What a call with an agent's avatar `base` shows, if it is to show the variant with
     /// `content_key`: that one, or else a finished one that the agent refers to.
-    pub(crate) async fn shown_background(
+    pub(crate) async fn shown_variant(
         &self,
         workspace: &str,
         agent: &str,
         base: &str,
         content_key: &str,
-    ) -> Result<Option<ShownBackground>> {
+    ) -> Result<Option<ShownVariant>> {
         Ok(sqlx::query_as(
             "SELECT id, output FROM custom_avatar \
              WHERE workspace = $1 AND base_avatar = $2 AND status = 'COMPLETED' \

@@ -1,0 +1,454 @@
+//! Moves the head of a speaker: with accents and at the ends of phrases, while the lips are nearly
+//! shut.
+//!
+//! The head changes between rest and one other head, the partner, which is replaced after a few
+//! visits: each partner needs an anchor. A change begins only if the lips stay nearly shut until it
+//! ends. It also carries the expression of a sentence, and nods and shakes with "yes" and "no".
+
+use std::time::Duration;
+
+use conversation::input::SegmentId;
+use conversation::time::Time;
+use models::face::{HeadName, Mood};
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+use super::eyes::{BROW_SECONDS, Eyes};
+use super::gesture_words::{Gesture, GestureWord};
+use super::head_mover::{HeadMover, QUICK_STEP};
+use super::listening::mood_at;
+use super::mood::Feeling;
+use super::motion::random_seconds;
+use super::rhythm::{CALM_JAW, Rhythm};
+use super::stance_paths::{PathEnd, Place, Route, StancePaths};
+use crate::speak::manners::Manner;
+
+/// Time between two changes of the head, in seconds: minimum and maximum of the shortest one, and
+/// the time after which any calm moment will do.
+const REST_SECONDS: (f32, f32) = (1.2, 1.7);
+const MAX_REST: Duration = Duration::from_millis(2800);
+/// Number of visits of a partner before another one: minimum and maximum.
+const VISITS: (u8, u8) = (2, 3);
+/// An accent follows a change by at most this many seconds.
+const ACCENT_SECONDS: f32 = 0.12;
+/// A change at the end of a phrase begins within this many seconds.
+const PHRASE_END_SECONDS: f32 = 0.12;
+/// A gesture begins at most this many seconds before or after its word.
+const GESTURE_LEAD_SECONDS: f32 = 0.05;
+const GESTURE_LAG_SECONDS: f32 = 0.6;
+/// A gesture is small if the head has rested for less than this time.
+const GESTURE_REST: Duration = Duration::from_millis(500);
+/// The head returns to rest if a gesture follows within this many seconds.
+const GESTURE_AHEAD_SECONDS: f32 = 2.0;
+/// An expression is not begun with less than this many seconds of the segment left.
+const MIN_MOOD_SECONDS: f32 = 0.8;
+/// The last seconds of a segment: its pause already has the expression of the next one.
+const LAST_SECONDS: f32 = 0.35;
+/// Brows rise this long before an accent at least, and stay up after it, in seconds.
+const BROW_LEAD_SECONDS: f32 = 0.08;
+const BROW_HOLD_SECONDS: f32 = 0.15;
+/// Share of the accents that brows stress, if they may.
+const STRESSED_SHARE: f64 = 0.5;
+/// A glance to the side is followed by the head if it is at most this old.
+const GLANCE_AGE: Duration = Duration::from_millis(2500);
+/// In a reduced send mode, the head comes to rest in the next calm moment, or after this time.
+const MAX_REDUCED: Duration = Duration::from_secs(1);
+
+/// The speech at one instant.
+#[derive(Clone, Copy)]
+pub(super) struct Speech<'a> {
+    pub(super) segment: SegmentId,
+    /// Seconds from the segment's first sample to the middle of the picture.
+    pub(super) at: f32,
+    /// Opening of the jaw.
+    pub(super) jaw: f32,
+    /// Rhythm of the segment, if its phones are known, and of the next one.
+    pub(super) rhythm: Option<&'a Rhythm>,
+    pub(super) next_rhythm: Option<&'a Rhythm>,
+    pub(super) gestures: &'a [GestureWord],
+    pub(super) shown_as: Manner,
+    /// The feeling of this segment, and of the next one if it is known.
+    pub(super) feeling: Feeling,
+    pub(super) next_feeling: Option<Feeling>,
+}
+
+impl Speech<'_> {
+    /// Seconds in which the lips stay nearly shut, or shut.
+    fn room(&self, shut: bool) -> f32 {
+        let Some(rhythm) = self.rhythm else { return 0.0 };
+        let room = rhythm.calm_from(self.at, shut);
+        match self.next_rhythm {
+            Some(next) if room.is_infinite() => {
+                (rhythm.end() - self.at).max(0.0) + next.calm_from(0.0, shut)
+            }
+            _ => room,
+        }
+    }
+
+    /// Seconds left of the segment.
+    pub(super) fn left(&self) -> f32 {
+        self.rhythm.map_or(0.0, |rhythm| rhythm.end() - self.at)
+    }
+}
+
+/// The parts of the face that a change of the head concerns.
+pub(super) struct Face<'a> {
+    pub(super) now: Time,
+    pub(super) head: &'a mut HeadMover,
+    pub(super) eyes: &'a mut Eyes,
+    pub(super) paths: &'a StancePaths,
+    /// Whether the chest is down: it rises in still heads only.
+    pub(super) chest_is_down: bool,
+    /// The anchor that the receiver has.
+    pub(super) anchor: Option<u8>,
+    /// Time between two pictures, in seconds.
+    pub(super) frame_seconds: f32,
+    /// Time since when few bytes may be sent.
+    pub(super) reduced_since: Option<Time>,
+    pub(super) rng: &'a mut SmallRng,
+}
+
+/// The moving head of a speaker.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeadMotion {
+    /// When the head came to rest, and how long it stays at least.
+    rested_at: Time,
+    rest: Duration,
+    moving: bool,
+    /// The head with which rest alternates, and the number of visits left.
+    partner: Option<Place>,
+    visits: u8,
+    /// The places of a gesture that are left, the last one first.
+    gesture: Vec<Place>,
+    segment: Option<SegmentId>,
+    /// Gestures of words that end before this time of the segment are over.
+    gestured_until: f32,
+    nod_requested: bool,
+    /// The last accent that the brows could stress, and when they may rise next.
+    last_accent: f32,
+    next_stress: Time,
+}
+
+impl HeadMotion {
+    pub(super) fn new() -> Self {
+        Self { gesture: Vec::with_capacity(4), ..Self::default() }
+    }
+
+    /// Speech begins at `now`. The head does not change at once.
+    pub(super) fn start(&mut self, now: Time, rng: &mut SmallRng) {
+        self.rested_at = now;
+        self.rest = random_seconds(rng, 0.3, 1.0);
+        self.moving = false;
+        self.gesture.clear();
+    }
+
+    /// Whether a gesture is under way.
+    pub(super) fn is_gesturing(&self) -> bool {
+        !self.gesture.is_empty()
+    }
+
+    /// The speech is held.
+    pub(super) fn stop_gesture(&mut self) {
+        self.gesture.clear();
+    }
+
+    /// The places of the pose set have changed.
+    pub(super) fn forget_places(&mut self) {
+        self.partner = None;
+        self.gesture.clear();
+    }
+
+    /// Decides about the next motion.
+    pub(super) fn update(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) {
+        if self.segment != Some(speech.segment) {
+            self.segment = Some(speech.segment);
+            self.gestured_until = -1.0;
+            self.nod_requested = speech.shown_as.nod;
+            self.last_accent = -1.0;
+        }
+        if !face.head.is_still() {
+            self.moving = true;
+            // The phones came too late to foresee that the lips open.
+            if speech.jaw > 1.5 * CALM_JAW && speech.room(false) <= 0.0 {
+                self.gesture.clear();
+                face.head.settle(face.paths);
+            }
+            return;
+        }
+        if self.moving {
+            if let Some(next) = self.gesture.pop() {
+                return face.head.go(next, QUICK_STEP);
+            }
+            self.moving = false;
+            self.rested_at = face.now;
+            self.rest = random_seconds(face.rng, REST_SECONDS.0, REST_SECONDS.1);
+        }
+        if let Some(since) = face.reduced_since {
+            let late = face.now.since(since) > MAX_REDUCED;
+            if face.chest_is_down && (late || fits(face, speech, Place::REST)) {
+                face.head.go(Place::REST, QUICK_STEP);
+            }
+            return;
+        }
+        if speech.rhythm.is_none() {
+            return;
+        }
+        let gesture_ahead = self.gesture_word(speech, GESTURE_AHEAD_SECONDS);
+        if self.make_gesture(face, speech) || self.change_mood(face, speech) {
+            return;
+        }
+        self.change_head(face, speech, gesture_ahead.is_some());
+        self.stress(face, speech);
+    }
+
+    /// The word whose gesture is due, or that follows within this many seconds.
+    fn gesture_word(&self, speech: &Speech<'_>, ahead: f32) -> Option<GestureWord> {
+        let tagged = GestureWord { gesture: Gesture::Nod, start: 0.2, end: speech.at };
+        let word = speech.gestures.iter().find(|word| {
+            word.end > self.gestured_until
+                && speech.at >= word.start - ahead
+                && speech.at <= word.end + GESTURE_LAG_SECONDS
+        });
+        word.copied()
+            .or_else(|| (self.nod_requested && speech.at >= tagged.start - ahead).then_some(tagged))
+    }
+
+    /// Begins the gesture of a word. A small one takes less time.
+    fn make_gesture(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) -> bool {
+        let Some(word) = self.gesture_word(speech, GESTURE_LEAD_SECONDS) else { return false };
+        let here = face.head.at();
+        if !may_leave(face) {
+            return false;
+        }
+        let end = |name| face.paths.find(name, Mood::Calm, false);
+        let turn = |name, step: u8| {
+            let end: Place = end(name)?;
+            Some(Place { step: step.min(face.paths.len(end.path)), ..end })
+        };
+        // A leaning head nods as a listener does.
+        let nod = face.paths.end(PathEnd::Nod);
+        let nod = nod.filter(|nod| face.paths.start_of(nod.path) == here);
+        let nod = |depth: u8| match nod {
+            Some(nod) => Some(Place { step: depth.min(nod.step), ..nod }),
+            None => turn(HeadName::Down, depth),
+        };
+        let gestures: [[Option<Place>; 3]; 2] = match word.gesture {
+            Gesture::Nod => [3, 2].map(|depth| [nod(depth), None, None]),
+            Gesture::Shake => [[2, 2, 1], [1, 1, 0]].map(|[first, second, last]| {
+                let [left, right] = [HeadName::Left, HeadName::Right];
+                [turn(left, first), turn(right, second), turn(left, last).filter(|p| p.step > 0)]
+            }),
+        };
+        // A whole gesture soon after a change would take many bytes within a second.
+        let is_small = face.now.since(self.rested_at) < GESTURE_REST;
+        for places in gestures.into_iter().skip(usize::from(is_small)) {
+            if places[0].is_none() {
+                continue;
+            }
+            let mut whole = Route { steps: 0, moving_lips: true };
+            let mut at = here;
+            for place in places.into_iter().flatten().chain([here]) {
+                let route = face.paths.route(at, place);
+                whole.steps += route.steps;
+                whole.moving_lips &= route.moving_lips && face.paths.shows_lips(place);
+                at = place;
+            }
+            if has_room(face, speech, whole, false) {
+                self.gesture.clear();
+                self.gesture.push(here);
+                self.gesture.extend(places.into_iter().flatten().rev());
+                self.gestured_until = word.end.max(speech.at);
+                self.nod_requested = false;
+                if let Some(first) = self.gesture.pop() {
+                    go(face, first, whole.steps);
+                }
+                self.moving = true;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Changes to the expression of the sentence, if there is time. In the pause at the end of a
+    /// segment, it is that of the next one.
+    fn change_mood(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) -> bool {
+        let next = speech.next_feeling.filter(|_| speech.left() < LAST_SECONDS);
+        let (feeling, here) = (next.unwrap_or(speech.feeling), face.head.at());
+        let home = feeling.home(face.paths);
+        let same_mood = mood_at(face.paths, here) == mood_at(face.paths, home);
+        let curious = feeling.mood == Mood::Calm && feeling.raised_brows && here != home;
+        if same_mood && !(curious && face.now >= self.rested_at + self.rest) {
+            return false;
+        }
+        if next.is_none() && speech.left() < MIN_MOOD_SECONDS {
+            return true;
+        }
+        // Without time for all of it, the head comes to rest first.
+        let rest = face.paths.find(HeadName::Rest, mood_at(face.paths, here), false);
+        let places = [Some(home), rest.filter(|rest| *rest != here)];
+        for place in places.into_iter().flatten() {
+            if may_leave(face) && fits(face, speech, place) {
+                go(face, place, face.paths.route(here, place).steps);
+                self.moving = true;
+                return true;
+            }
+        }
+        !curious
+    }
+
+    /// Changes the head between rest and its partner.
+    fn change_head(&mut self, face: &mut Face<'_>, speech: &Speech<'_>, gesture_ahead: bool) {
+        let (here, rested) = (face.head.at(), face.now.since(self.rested_at));
+        let at_rest = is_rest(face.paths, here);
+        if (at_rest && gesture_ahead) || (rested < self.rest && !gesture_ahead) || !may_leave(face)
+        {
+            return;
+        }
+        let room = speech.room(false);
+        if room <= 0.0 {
+            return;
+        }
+        let Some(rhythm) = speech.rhythm else { return };
+        let mood = mood_at(face.paths, here);
+        // With joy, the brows rise and fall with each change.
+        let raised = mood == Mood::Warm
+            && speech.feeling.raised_brows
+            && !matches!(face.paths.end_at(here), PathEnd::Head { raised: true, .. });
+        let target = if at_rest {
+            self.choose_partner(face, speech, mood, raised)
+        } else {
+            let rest = face.paths.find(HeadName::Rest, mood, raised);
+            rest.or_else(|| face.paths.find(HeadName::Rest, mood, false))
+        };
+        let Some(target) = target.filter(|target| fits(face, speech, *target)) else { return };
+        let route = face.paths.route(here, target);
+        let needed = pictures(route, true) * face.frame_seconds;
+        let accented = rhythm.accent_from(speech.at).is_some_and(|accent| {
+            let after = accent - speech.at - needed;
+            (-0.04..ACCENT_SECONDS).contains(&after)
+        });
+        let phrase_ends = rhythm.since_phrase_end(speech.at) < PHRASE_END_SECONDS;
+        if accented || phrase_ends || gesture_ahead || rested >= MAX_REST {
+            if at_rest {
+                self.visits = self.visits.saturating_sub(1);
+            }
+            go(face, target, route.steps);
+            self.moving = true;
+        }
+    }
+
+    /// The partner for the next change from rest.
+    fn choose_partner(
+        &mut self,
+        face: &mut Face<'_>,
+        speech: &Speech<'_>,
+        mood: Mood,
+        raised: bool,
+    ) -> Option<Place> {
+        let find = |name| {
+            let place = face.paths.find(name, mood, raised);
+            place.or_else(|| face.paths.find(name, mood, false))
+        };
+        let side = face.eyes.glanced_since(face.now - GLANCE_AGE);
+        let current = self.partner.filter(|current| {
+            matches!(face.paths.end_at(*current), PathEnd::Head { mood: same, raised: brows, .. }
+                if same == mood && brows == raised)
+        });
+        // A listener leans.
+        let listens_next = speech.next_feeling.is_none() && speech.left() < 2.5;
+        if let Some(lean) = find(HeadName::Lean).filter(|_| listens_next) {
+            return Some(lean);
+        }
+        if let Some(current) = current.filter(|_| self.visits > 0) {
+            return Some(current);
+        }
+        // The other side, so that the head uses its whole range.
+        let (left, right) = (find(HeadName::Left), find(HeadName::Right));
+        let opposite = if current.is_some() && current == right { left } else { right };
+        let opposite = opposite.filter(|place| current != Some(*place));
+        let crosses = face.rng.random_bool(0.5);
+        let all = [HeadName::Left, HeadName::Right, HeadName::Lean, HeadName::Down].map(find);
+        let others = || all.into_iter().flatten().filter(|place| current != Some(*place));
+        let count = others().count();
+        let aside = side.and_then(|side| all[usize::from(side > 0.0)]);
+        let chosen = match aside.filter(|place| current != Some(*place)) {
+            Some(aside) => Some(aside),
+            None if crosses && opposite.is_some() => opposite,
+            None if count == 0 => current,
+            None => others().nth(face.rng.random_range(0..count)),
+        };
+        self.partner = chosen;
+        self.visits = face.rng.random_range(VISITS.0..=VISITS.1);
+        chosen
+    }
+
+    /// Brows rise with some accents, and with the last one of a question.
+    fn stress(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) {
+        let Some(rhythm) = speech.rhythm else { return };
+        let Some(accent) = rhythm.accent_from(speech.at + BROW_LEAD_SECONDS) else { return };
+        let lead = accent - speech.at;
+        if accent <= self.last_accent || lead > BROW_SECONDS || face.head.at() != Place::REST {
+            return;
+        }
+        self.last_accent = accent;
+        let asks = speech.shown_as.is_question && rhythm.last_accent() == Some(accent);
+        // The head does not wait for brows.
+        let length = Duration::from_secs_f32(lead + BROW_HOLD_SECONDS);
+        let fallen = face.now + length + Duration::from_secs_f32(BROW_SECONDS);
+        let is_free = fallen < self.rested_at + self.rest || face.paths.is_single();
+        let chance = is_free && face.now >= self.next_stress;
+        if face.head.is_still()
+            && face.eyes.at_user()
+            && (asks || (chance && face.rng.random_bool(STRESSED_SHARE)))
+        {
+            face.eyes.stress(face.now + length);
+            self.next_stress = face.now + random_seconds(face.rng, 1.0, 2.5);
+        }
+    }
+}
+
+/// Whether a place is rest, calm or with an expression.
+fn is_rest(paths: &StancePaths, place: Place) -> bool {
+    matches!(paths.end_at(place), PathEnd::Head { name: HeadName::Rest, .. })
+}
+
+/// Whether eyes and brows let the head leave: raised brows are baked at rest only, and on the way
+/// shut eyes have closed lips.
+fn may_leave(face: &Face<'_>) -> bool {
+    let brows_rest = face.head.at() != Place::REST || face.eyes.brows_rest();
+    brows_rest && face.chest_is_down && !face.eyes.is_blinking(face.now)
+}
+
+/// Begins a motion that passes this many places. The eyes look at the user and do not blink on the
+/// way.
+fn go(face: &mut Face<'_>, to: Place, steps: u8) {
+    let seconds = f32::from(steps) * face.frame_seconds;
+    face.eyes.look_at_user();
+    face.eyes.keep_open_until(face.now, face.now + Duration::from_secs_f32(seconds));
+    face.head.go(to, QUICK_STEP);
+}
+
+/// Number of pictures without all mouths on a route; the anchor of its end is one.
+fn pictures(route: Route, with_anchor: bool) -> f32 {
+    f32::from(route.steps.saturating_sub(1) + u8::from(with_anchor))
+}
+
+/// Whether the lips stay nearly shut while a head moves to a place.
+fn fits(face: &Face<'_>, speech: &Speech<'_>, to: Place) -> bool {
+    let anchor = face.paths.anchor(to);
+    let with_anchor = anchor.is_some() && anchor != face.anchor;
+    let steps = face.paths.route(face.head.at(), to).steps;
+    // An anchor shows closed lips.
+    let arrival = speech.at + f32::from(steps.saturating_sub(1)) * face.frame_seconds;
+    if with_anchor && speech.rhythm.is_some_and(|rhythm| rhythm.is_closure(arrival)) {
+        return false;
+    }
+    has_room(face, speech, face.paths.route(face.head.at(), to), with_anchor)
+}
+
+fn has_room(face: &Face<'_>, speech: &Speech<'_>, route: Route, with_anchor: bool) -> bool {
+    // The first of the pictures is this one.
+    let needed = (pictures(route, with_anchor) - 1.0).max(0.0) * face.frame_seconds;
+    let room = speech.room(!route.moving_lips);
+    room > 0.0 && room >= needed
+}
