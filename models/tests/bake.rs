@@ -165,6 +165,8 @@ fn max_flicker(
     let mut talking: Vec<(u8, u8)> = (manifest.frames.iter())
         .filter(|(key, _)| key.mouth > 0 && key.breath == 0)
         .map(|(key, _)| (key.stance, key.look))
+        // On the way to a head everything moves, and each picture is shown once.
+        .filter(|(stance, _)| set.heads().iter().any(|head| head.stance == *stance))
         .collect();
     talking.sort_unstable();
     talking.dedup();

@@ -14,7 +14,9 @@ use models::face::picture::I420;
 use models::face::pose_plan::LISTENING_HEAD;
 use models::face::pose_set::{Manifest, plan_version_of};
 use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
-use models::face::{HeadName, Look, Mood, Mouth, PLAN_VERSION, PoseId, PoseSet, Stance, webp};
+use models::face::{
+    Framing, HeadName, Look, Mood, Mouth, PLAN_VERSION, PoseId, PoseSet, Stance, webp,
+};
 
 const SIDE: usize = 64;
 const QUANTIZERS: [u32; 2] = [8, 30];
@@ -57,6 +59,7 @@ fn flash() -> PoseSet {
         width: SIDE as u32,
         height: SIDE as u32,
         plan_version: 2,
+        framing: Framing::Bust,
         quantizers: QUANTIZERS.to_vec(),
         stances,
         looks: vec![Look::default()],

@@ -26,13 +26,14 @@ def test_tags_are_removed_before_anybody_reads_or_hears_them(server, scripted_ll
         message = {"text": "[calm] The café closes soon.", "expression": "warm"}
         assert server.request("PUT", speak_url, message).status == 200
         await client.wait_for_utterance("The café closes soon.")
-        await client.ask("Thank you.", ANSWER)
+        client.send_typed("Thank you.")
+        await client.wait_for(lambda: len(client.utterances()) == 4, what="the second answer")
         for message in client.messages:
             assert not any(tag in json.dumps(message) for tag in TAGS), message
 
     record = typed_call.run_call(server, agent, work)
-    webhooks.wait_for(record["conversation_id"], "call_ended")
-    for seen in (record, webhooks.events_of(record["conversation_id"])):
+    webhooks.wait_for(record["id"], "call_ended")
+    for seen in (record, webhooks.events_of(record["id"])):
         assert not any(tag in json.dumps(seen) for tag in TAGS), seen
     spoken = [entry["content"] for entry in record["transcript"] if entry["role"] == "assistant"]
     assert spoken == ["Welcome to the museum.", ANSWER, "The café closes soon.", ANSWER], spoken
