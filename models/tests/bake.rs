@@ -7,6 +7,9 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 #![allow(clippy::print_stdout)] // measurements, for --nocapture
 
+#[path = "common/plan.rs"]
+mod plan;
+
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -19,40 +22,11 @@ use models::face::picture::I420;
 use models::face::pose_plan::PoseGroup;
 use models::face::vp8::{BlockMode, Decoder, Encoder, Quantizers};
 use models::face::{Look, Mouth, PoseId, PoseSet, avatar_spec};
+use plan::small_plan;
 
 const SIDE: usize = 128;
 /// Difference in levels from which a change is visible, as in the measurements of the first sketch.
 const VISIBLE_LEVELS: u8 = 10;
-
-/// A plan with a few poses of each kind.
-fn small_plan() -> PosePlan {
-    let all = PosePlan::new();
-    let group = |stance, look, mouths: &[u8], breaths: &[u8]| PoseGroup {
-        stance,
-        look,
-        mouths: mouths.to_vec(),
-        breaths: breaths.to_vec(),
-        offset: 0,
-        coarse: true,
-    };
-    PosePlan {
-        stances: all.stances[..2].to_vec(),
-        looks: all.looks[..3].to_vec(),
-        mouths: [0, 1, 5, 14].map(|m| all.mouths[m]).to_vec(),
-        groups: vec![
-            group(0, 0, &[0, 1, 2, 3], &[0]),
-            group(0, 1, &[0, 1, 2, 3], &[0]),
-            group(0, 2, &[0], &[0]),
-            group(1, 0, &[0], &[0]),
-            group(1, 1, &[0], &[0]),
-            group(0, 0, &[0], &[1, 2, 3, 4, 5]),
-            group(1, 1, &[0], &[1, 2, 3, 4, 5]),
-        ],
-        heads: all.heads[..1].to_vec(),
-        anchors: vec![vec![1]],
-        ..all
-    }
-}
 
 fn decode_pose(set: &PoseSet, key: PoseId) -> I420 {
     let mut decoder =

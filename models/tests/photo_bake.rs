@@ -5,6 +5,8 @@
 
 #[path = "backgrounds.rs"]
 mod backgrounds;
+#[path = "common/plan.rs"]
+mod plan;
 #[path = "photo_upload.rs"]
 mod upload;
 
@@ -13,10 +15,10 @@ use models::face::avatar_spec::Gender;
 use models::face::bake::{self, BakeEvent, Error, PatchCache, PlanSubset, PosePlan};
 use models::face::photo_avatar::PhotoAvatar;
 use models::face::picture::I420;
-use models::face::pose_plan::PoseGroup;
 use models::face::vp8::Decoder;
 use models::face::{Landmarks, Photo, PoseId, PoseSet};
 use photo::PhotoRenderer;
+use plan::small_plan;
 use rustix::time::{ClockId, clock_gettime};
 
 const SIDE: usize = 128;
@@ -67,36 +69,6 @@ fn avatar((width, height): (usize, usize)) -> PhotoAvatar {
         framing: Framing::Bust,
         landmarks: landmarks.map(|[x, y]| [left + x * scale, y * scale]),
         mask: None,
-    }
-}
-
-/// A plan with a few poses of each kind.
-fn small_plan() -> PosePlan {
-    let all = PosePlan::new();
-    let group = |stance, look, mouths: &[u8], breaths: &[u8]| PoseGroup {
-        stance,
-        look,
-        mouths: mouths.to_vec(),
-        breaths: breaths.to_vec(),
-        offset: 0,
-        coarse: true,
-    };
-    PosePlan {
-        stances: all.stances[..2].to_vec(),
-        looks: all.looks[..3].to_vec(),
-        mouths: [0, 1, 5, 14].map(|m| all.mouths[m]).to_vec(),
-        groups: vec![
-            group(0, 0, &[0, 1, 2, 3], &[0]),
-            group(0, 1, &[0, 1, 2, 3], &[0]),
-            group(0, 2, &[0], &[0]),
-            group(1, 0, &[0], &[0]),
-            group(1, 1, &[0], &[0]),
-            group(0, 0, &[0], &[1, 2, 3, 4, 5]),
-            group(1, 1, &[0], &[1, 2, 3, 4, 5]),
-        ],
-        heads: all.heads[..1].to_vec(),
-        anchors: vec![vec![1]],
-        ..all
     }
 }
 
