@@ -231,8 +231,8 @@ fn bake_one(
 ) -> Result<(), CommandError> {
     let start = Instant::now();
     let plan = match avatar.person {
-        Person::Character(_) => PosePlan::for_size(size),
-        Person::Photo(_) => PosePlan::for_photo(size),
+        Person::Character(_) => PosePlan::new(),
+        Person::Photo(_) => PosePlan::for_photo(),
     };
     let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
     let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
@@ -295,8 +295,9 @@ fn bake_one(
         colours.1,
         start.elapsed().as_secs_f64()
     ));
-    if bytes.len() > bake::MAX_SET_BYTES {
-        eprintln!("{}: exceeds the limit of {} KB", file.display(), bake::MAX_SET_BYTES / 1000);
+    let limit = bake::max_set_bytes(size);
+    if bytes.len() > limit {
+        eprintln!("{}: exceeds the limit of {} KB", file.display(), limit / 1000);
     }
     Ok(())
 }

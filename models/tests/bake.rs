@@ -557,7 +557,7 @@ fn shipped_sets_are_those_of_today_s_plan() {
     for (path, set) in shipped_sets() {
         let (manifest, plan) = (set.manifest(), PosePlan::new());
         let bytes = fs::metadata(&path).unwrap().len();
-        assert!(bytes <= bake::MAX_SET_BYTES as u64, "{path}: {bytes} bytes");
+        assert!(bytes <= bake::max_set_bytes((512, 512)) as u64, "{path}: {bytes} bytes");
         let avatar = avatar_spec::find(&manifest.id).unwrap();
         assert_eq!((&manifest.name, &manifest.voice), (&avatar.name, &avatar.voice));
         assert_eq!(
@@ -662,9 +662,9 @@ fn a_wrong_file_is_told_in_one_sentence() {
         ("age = 0.12", "agee = 0.12", "unknown field `agee`"),
         ("size = 0.97", "size = 2.0", "eyes.size is 2, but must be from 0.8 to 1.3"),
         ("size = 0.97", "size = nan", "eyes.size is NaN, but must be from 0.8 to 1.3"),
-        ("smile = 0.4", "smile = 0.4\nmouth = { jaw = 1.0 }", "the mouth is closed at rest"),
+        ("smile = 0.30\n", "smile = 0.30\nmouth = { jaw = 1.0 }\n", "the mouth is closed at rest"),
         ("squint = 0.08", "squint = 0.08, lids = 1.0", "the eyes are open at rest"),
-        ("smile = 0.4", "smile = 3.0", "smile is 3, but must be from 0 to 1"),
+        ("smile = 0.30\n", "smile = 3.0\n", "smile is 3, but must be from 0 to 1"),
         ("\"#8c634a\"", "\"brown\"", "not a colour of the form #rrggbb"),
         ("\"curly\"", "\"mohawk\"", "unknown variant `mohawk`"),
         ("name = \"Theo\"", "", "missing field `name`"),

@@ -171,7 +171,7 @@ fn an_unsuitable_photo_is_refused_with_a_sentence() {
 #[ignore = "long: faces"]
 fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
     for size in [(512, 512), (1280, 720)] {
-        let (avatar, plan) = (avatar(size), PosePlan::for_photo(size));
+        let (avatar, plan) = (avatar(size), PosePlan::for_photo());
         let start = cpu_seconds();
         let drawn = std::sync::Mutex::new(None);
         let baked = bake::bake_progressively(&avatar, size, &plan, &[], &no_cache(), |event| {
@@ -193,7 +193,7 @@ fn long_faces_a_set_of_a_photo_is_not_larger_than_others() {
             baked.luma_psnr.0,
             all - drawing,
         );
-        assert!(baked.pose_set.to_bytes().len() <= bake::MAX_SET_BYTES);
+        assert!(baked.pose_set.to_bytes().len() <= bake::max_set_bytes(size));
         if size.0 == 512 && !cfg!(debug_assertions) {
             assert!(drawing <= MAX_DRAWING && all - drawing <= MAX_ENCODING);
             // As a job does it: with a first subset, which calls show until the set is ready.

@@ -1,14 +1,20 @@
 //! The avatar video of a call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conversation::event::AgentState;
+use conversation::input::SegmentId;
 use conversation::output::TtsRequest;
 use conversation::time::Time;
 
 use crate::show::pose_cache::PoseCache;
 use crate::show::{AvatarAnimator, FrameClock};
 use crate::speak::manners::Manners;
+
+/// Speech with an expression of its own starts at most this long after its request to the TTS, so
+/// that the face shows the expression first. A TTS that takes longer delays nothing.
+const MAX_LEAD_IN: Duration = Duration::from_millis(360);
 
 /// The avatar video of a call.
 pub(super) struct AvatarVideo {
@@ -17,6 +23,8 @@ pub(super) struct AvatarVideo {
     manners: Manners,
     agent_state: AgentState,
     is_held: bool,
+    /// Until when the face changes to the expression of a segment.
+    expression_due: Option<(SegmentId, Time)>,
 }
 
 impl AvatarVideo {
@@ -33,6 +41,7 @@ impl AvatarVideo {
             manners: Manners::default(),
             agent_state: AgentState::Listening,
             is_held: false,
+            expression_due: None,
         }
     }
 
@@ -44,7 +53,20 @@ impl AvatarVideo {
     }
 
     /// A segment is requested from the TTS.
-    pub(super) fn announce_segment(&mut self, request: &TtsRequest) {
-        self.animator.announce_segment(request.segment, self.manners.manner_of(request));
+    pub(super) fn announce_segment(&mut self, request: &TtsRequest, now: Time) {
+        let shown_as = self.manners.manner_of(request);
+        // An expression that was requested counts; one that was inferred does not delay speech.
+        if request.expression.is_some() && self.agent_state != AgentState::Speaking && !self.is_held
+        {
+            let needed = self.animator.time_to_show(shown_as.expression).min(MAX_LEAD_IN);
+            self.expression_due = Some((request.segment, now + needed));
+        }
+        self.animator.announce_segment(request.segment, shown_as);
+    }
+
+    /// Silence before a segment that may play from now on.
+    pub(super) fn lead_in(&mut self, segment: SegmentId, now: Time) -> Duration {
+        let due = self.expression_due.take_if(|(delayed, _)| *delayed == segment);
+        due.map_or(Duration::ZERO, |(_, due)| due.since(now))
     }
 }

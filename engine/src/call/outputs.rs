@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conversation::event::{AgentState, Event, EventEnvelope};
-use conversation::input::{Input, PlayoutEvent, SpeechSegmentId, ToolCallId, TtsEvent};
+use conversation::input::{Input, PlayoutEvent, SegmentId, SpeechSegmentId, ToolCallId, TtsEvent};
 use conversation::output::{CommandOutcome, LlmRequest, Output, TtsRequest};
 use engine_api::{CommandError, Pronunciation, Tool, ToolBackend};
 use models::{Handle, Sink};
@@ -69,8 +69,8 @@ impl Call {
             Output::CancelLlm(generation) => {
                 self.generations.retain(|a| a.generation != generation)
             }
-            Output::Synthesize(request) => self.synthesize(request),
-            Output::Play(segment) => self.audio_output.playout.play(segment),
+            Output::Synthesize(request) => self.synthesize(now, request),
+            Output::Play(segment) => self.play(now, segment),
             Output::Duck => self.audio_output.playout.duck(),
             Output::Unduck => self.audio_output.playout.unduck(),
             Output::Hold => {
@@ -263,15 +263,26 @@ impl Call {
         ));
     }
 
-    fn synthesize(&mut self, request: TtsRequest) {
+    /// A segment may play. The face gets time for its expression.
+    fn play(&mut self, now: Instant, segment: SegmentId) {
+        let time = self.conversation_time(now);
+        if let Some(avatar) = &mut self.avatar {
+            let samples = avatar.lead_in(segment, time).as_millis() as usize * 48;
+            self.audio_output.playout.set_lead_in(segment, samples);
+        }
+        self.audio_output.playout.play(segment);
+    }
+
+    fn synthesize(&mut self, now: Instant, request: TtsRequest) {
         let fallback = self.tts_fallback.as_ref().filter(|_| request.use_fallback);
         let fallback = fallback.map(|tts| (tts, &self.fallback_voice_id));
         let Some((engine, voice)) = fallback.or(self.tts.as_ref().map(|tts| (tts, &self.voice_id)))
         else {
             return;
         };
+        let time = self.conversation_time(now);
         if let Some(avatar) = &mut self.avatar {
-            avatar.announce_segment(&request);
+            avatar.announce_segment(&request, time);
         }
         let sounds = |p: &Pronunciation| (p.word.clone(), p.pronunciation.clone());
         let words = models::tts::Request {

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use conversation::direction::Expression;
 use conversation::input::SegmentId;
 use conversation::time::Time;
 use models::face::{HeadName, Mood};
@@ -17,7 +18,7 @@ use super::eyes::{BROW_SECONDS, Eyes};
 use super::gesture_words::{Gesture, GestureWord};
 use super::head_mover::{HeadMover, QUICK_STEP};
 use super::listening::mood_at;
-use super::mood::Feeling;
+use super::mood::home;
 use super::motion::random_seconds;
 use super::rhythm::{CALM_JAW, Rhythm};
 use super::stance_paths::{PathEnd, Place, Route, StancePaths};
@@ -66,10 +67,9 @@ pub(super) struct Speech<'a> {
     pub(super) rhythm: Option<&'a Rhythm>,
     pub(super) next_rhythm: Option<&'a Rhythm>,
     pub(super) gestures: &'a [GestureWord],
+    /// The manner of this segment, and of the next one if it is known.
     pub(super) shown_as: Manner,
-    /// The feeling of this segment, and of the next one if it is known.
-    pub(super) feeling: Feeling,
-    pub(super) next_feeling: Option<Feeling>,
+    pub(super) next: Option<Manner>,
 }
 
 impl Speech<'_> {
@@ -272,11 +272,12 @@ impl HeadMotion {
     /// Changes to the expression of the sentence, if there is time. In the pause at the end of a
     /// segment, it is that of the next one.
     fn change_mood(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) -> bool {
-        let next = speech.next_feeling.filter(|_| speech.left() < LAST_SECONDS);
-        let (feeling, here) = (next.unwrap_or(speech.feeling), face.head.at());
-        let home = feeling.home(face.paths);
+        let next = speech.next.filter(|_| speech.left() < LAST_SECONDS);
+        let expression = next.unwrap_or(speech.shown_as).expression;
+        let (home, here) = (home(expression, face.paths), face.head.at());
         let same_mood = mood_at(face.paths, here) == mood_at(face.paths, home);
-        let curious = feeling.mood == Mood::Calm && feeling.raised_brows && here != home;
+        // A calm head that raises its brows.
+        let curious = expression == Expression::Curious && same_mood && here != home;
         if same_mood && !(curious && face.now >= self.rested_at + self.rest) {
             return false;
         }
@@ -312,7 +313,7 @@ impl HeadMotion {
         let mood = mood_at(face.paths, here);
         // With joy, the brows rise and fall with each change.
         let raised = mood == Mood::Warm
-            && speech.feeling.raised_brows
+            && speech.shown_as.expression == Expression::Glad
             && !matches!(face.paths.end_at(here), PathEnd::Head { raised: true, .. });
         let target = if at_rest {
             self.choose_partner(face, speech, mood, raised)
@@ -355,7 +356,7 @@ impl HeadMotion {
                 if same == mood && brows == raised)
         });
         // A listener leans.
-        let listens_next = speech.next_feeling.is_none() && speech.left() < 2.5;
+        let listens_next = speech.next.is_none() && speech.left() < 2.5;
         if let Some(lean) = find(HeadName::Lean).filter(|_| listens_next) {
             return Some(lean);
         }

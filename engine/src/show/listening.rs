@@ -37,7 +37,7 @@ const EXHALE_SHARE: f32 = 0.23;
 /// Delay of the next breath after the motion that blocked it, seconds.
 const BREATH_DELAY_SECONDS: f32 = 0.5;
 /// Time for a raised chest to sink quickly from its highest point, seconds.
-const QUICK_EXHALE_SECONDS: f32 = 0.12;
+pub(super) const QUICK_EXHALE_SECONDS: f32 = 0.12;
 
 /// A listener's head.
 #[derive(Clone, Debug, Default)]

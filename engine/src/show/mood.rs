@@ -17,52 +17,36 @@ const PRELUDE: Duration = Duration::from_secs(3);
 /// The same for the greeting, from the start of the call on.
 const GREETING: Duration = Duration::from_secs(6);
 
-/// An expression that lasts for a sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Feeling {
-    pub(super) mood: Mood,
-    pub(super) raised_brows: bool,
+/// Where a head with this expression is at rest: upright, or leaning with curiosity. Poses that are
+/// not baked are replaced by similar ones: photos raise the brows of other heads.
+pub(super) fn home(expression: Expression, paths: &StancePaths) -> Place {
+    use HeadName::{Lean, Rest};
+    let [first, second, third] = match expression {
+        Expression::Calm => return Place::REST,
+        Expression::Warm => [(Rest, Mood::Warm, false); 3],
+        Expression::Glad => {
+            [(Rest, Mood::Glad, false), (Rest, Mood::Warm, true), (Rest, Mood::Warm, false)]
+        }
+        Expression::Concerned => [(Rest, Mood::Serious, false); 3],
+        Expression::Curious => {
+            [(Lean, Mood::Curious, false), (Lean, Mood::Calm, true), (Lean, Mood::Calm, false)]
+        }
+    };
+    let find = |(name, mood, raised)| paths.find(name, mood, raised);
+    find(first).or_else(|| find(second)).or_else(|| find(third)).unwrap_or(Place::REST)
 }
 
-impl Feeling {
-    pub(super) const CALM: Self = Self { mood: Mood::Calm, raised_brows: false };
-
-    /// The feeling with an expression.
-    pub(super) fn of(expression: Expression) -> Self {
-        let (mood, raised_brows) = match expression {
-            Expression::Calm => (Mood::Calm, false),
-            Expression::Warm => (Mood::Warm, false),
-            Expression::Glad => (Mood::Warm, true),
-            Expression::Concerned => (Mood::Serious, false),
-            Expression::Curious => (Mood::Calm, true),
-        };
-        Self { mood, raised_brows }
-    }
-
-    /// Where a head with this feeling is at rest: upright, or leaning with curiosity. Poses that
-    /// are not baked are replaced by similar ones.
-    pub(super) fn home(self, paths: &StancePaths) -> Place {
-        let name = match self {
-            Self { mood: Mood::Calm, raised_brows: true } => HeadName::Lean,
-            _ => HeadName::Rest,
-        };
-        let found = paths.find(name, self.mood, self.raised_brows);
-        let plain = || paths.find(HeadName::Rest, self.mood, false);
-        found.or_else(plain).unwrap_or(Place::REST)
-    }
-}
-
-/// The feeling of a face over time.
+/// The expression of a face over time.
 #[derive(Clone, Debug)]
 pub(super) struct MoodTracker {
     greeting_until: Time,
-    /// The feeling of the last speech, and how long it lasts.
-    last: (Feeling, Time),
+    /// The expression of the last speech, and how long it lasts.
+    last: (Expression, Time),
 }
 
 impl Default for MoodTracker {
     fn default() -> Self {
-        Self { greeting_until: Time::ZERO, last: (Feeling::CALM, Time::ZERO) }
+        Self { greeting_until: Time::ZERO, last: (Expression::Calm, Time::ZERO) }
     }
 }
 
@@ -72,36 +56,36 @@ impl MoodTracker {
         self.greeting_until = now + GREETING;
     }
 
-    /// A segment with this feeling plays.
-    pub(super) fn on_speech(&mut self, now: Time, feeling: Feeling) {
+    /// A segment with this expression plays.
+    pub(super) fn on_speech(&mut self, now: Time, expression: Expression) {
         self.greeting_until = Time::ZERO;
-        self.last = (feeling, now + HOLD);
+        self.last = (expression, now + HOLD);
     }
 
-    /// The feeling before speech, if the face shows it in advance: that of a greeting that is
+    /// The expression before speech, if the face shows it in advance: that of a greeting that is
     /// expected, or of a segment that was requested. `None` is calm, which needs no preparation.
     pub(super) fn before_speech(
         &self,
         now: Time,
         requested: Option<(Manner, Time)>,
-    ) -> Option<Feeling> {
+    ) -> Option<Expression> {
         let requested = requested.filter(|(_, at)| now.since(*at) < PRELUDE);
-        let feeling = match requested {
-            Some((shown_as, _)) => Feeling::of(shown_as.expression),
-            None if now < self.greeting_until => Feeling::of(Expression::Warm),
-            None => Feeling::CALM,
+        let expression = match requested {
+            Some((shown_as, _)) => shown_as.expression,
+            None if now < self.greeting_until => Expression::Warm,
+            None => Expression::Calm,
         };
-        (feeling.mood != Mood::Calm).then_some(feeling)
+        (expression != Expression::Calm).then_some(expression)
     }
 
-    /// The feeling after speech.
-    pub(super) fn after_speech(&self, now: Time) -> Feeling {
-        if now < self.last.1 { self.last.0 } else { Feeling::CALM }
+    /// The expression after speech.
+    pub(super) fn after_speech(&self, now: Time) -> Expression {
+        if now < self.last.1 { self.last.0 } else { Expression::Calm }
     }
 
-    /// What was felt before does not matter any more: the user speaks.
+    /// Earlier expressions do not matter any more: the user speaks.
     pub(super) fn calm_down(&mut self) {
-        self.last.0 = Feeling::CALM;
+        self.last.0 = Expression::Calm;
         self.greeting_until = Time::ZERO;
     }
 }

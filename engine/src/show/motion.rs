@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use conversation::direction::Expression;
 use conversation::event::AgentState;
 use conversation::time::Time;
 use models::face::{HeadName, Look, Mood};
@@ -23,8 +24,8 @@ use super::eyes::{Eyes, Freedom};
 use super::head_motion::{Face, HeadMotion, Speech};
 use super::head_mover::{HeadMover, QUICK_STEP};
 use super::listener_cues::Cue;
-use super::listening::{Chest, Listener, is_gesture, mood_at};
-use super::mood::{Feeling, MoodTracker};
+use super::listening::{Chest, Listener, QUICK_EXHALE_SECONDS, is_gesture, mood_at};
+use super::mood::{MoodTracker, home};
 use super::stance_paths::{PathEnd, Place, StancePaths};
 use crate::speak::manners::Manner;
 
@@ -33,8 +34,6 @@ const MAX_STEP_SECONDS: f32 = 0.1;
 /// Time of a step with which an expression ends after an interruption, seconds. A long way has
 /// quick steps, so that it takes a third of a second.
 const CALM_DOWN_STEP: f32 = 0.07;
-/// The same for the expression before speech.
-const PRELUDE_STEP: f32 = 0.06;
 /// Speech with less than this many seconds left has not been interrupted.
 const UNHEARD_SECONDS: f32 = 0.3;
 /// A thinker's head follows the eyes after this time, and if they stay away for as long again.
@@ -190,8 +189,7 @@ impl Motion {
             .min(MAX_STEP_SECONDS);
         self.reduced_since = moment.reduced.then(|| self.reduced_since.unwrap_or(now));
         if let Some(speech) = &moment.speech {
-            self.unheard =
-                if speech.next_feeling.is_some() { f32::INFINITY } else { speech.left() };
+            self.unheard = if speech.next.is_some() { f32::INFINITY } else { speech.left() };
         }
         let prelude = self.mood.before_speech(now, moment.requested).filter(|_| {
             moment.speech.is_none() && !moment.held && !moment.user_speaking && !moment.reduced
@@ -208,10 +206,10 @@ impl Motion {
                 self.calm_down(paths);
             }
             (_, Some(speech), _) => {
-                self.mood.on_speech(now, speech.feeling);
+                self.mood.on_speech(now, speech.shown_as.expression);
                 self.speak(moment, &speech);
             }
-            (_, None, Some(feeling)) => self.prepare(paths, feeling),
+            (_, None, Some(expression)) => self.prepare(paths, expression),
             (AgentState::Speaking, None, None) => self.get_ready(paths),
             (AgentState::Thinking, ..) => self.think(now, paths, lids, moment.reduced),
             (AgentState::Listening, ..) => self.listen(moment),
@@ -294,17 +292,33 @@ impl Motion {
         }
     }
 
+    /// Number of pictures until the face shows an expression, at this interval in seconds: the chest
+    /// sinks first.
+    pub(super) fn pictures_to(
+        &self,
+        expression: Expression,
+        paths: &StancePaths,
+        frame_seconds: f32,
+    ) -> u32 {
+        let (here, home) = (self.head.at(), home(expression, paths));
+        let [shown, wanted] = [here, home].map(|place| mood_at(paths, place));
+        if here == home || (shown == wanted && wanted != Mood::Calm && paths.is_end(here)) {
+            return 0;
+        }
+        let exhale = self.chest.height() * QUICK_EXHALE_SECONDS / frame_seconds;
+        exhale.ceil() as u32 + u32::from(paths.route(here, home).steps)
+    }
+
     /// The expression of what will be spoken appears before the first word.
-    fn prepare(&mut self, paths: &StancePaths, feeling: Feeling) {
+    fn prepare(&mut self, paths: &StancePaths, expression: Expression) {
         // The smile is broader than that of moving lips.
-        let broad = paths.end(PathEnd::BroadSmile).filter(|_| feeling.mood == Mood::Warm);
-        let home = broad.unwrap_or_else(|| feeling.home(paths));
+        let broad = paths.end(PathEnd::BroadSmile).filter(|_| expression == Expression::Warm);
+        let home = broad.unwrap_or_else(|| home(expression, paths));
         if self.head.to() == home || self.chest.height() > 0.0 || !self.eyes.brows_rest() {
             return;
         }
         self.eyes.look_at_user();
-        let steps = paths.route(self.head.at(), home).steps;
-        self.head.go(home, if steps > 4 { QUICK_STEP } else { PRELUDE_STEP });
+        self.head.go(home, QUICK_STEP);
     }
 
     /// The head comes to rest at the nearer end of its way, with a calm expression.
@@ -371,11 +385,12 @@ impl Motion {
 
     fn listen(&mut self, moment: &Moment<'_>) {
         let (now, paths) = (moment.now, moment.paths);
-        let feeling = self.mood.after_speech(now);
+        let expression = self.mood.after_speech(now);
         let to = self.head.to();
         if mood_at(paths, to) != Mood::Calm {
             // A smile after speech lasts for a moment.
-            let keeps = feeling.mood == mood_at(paths, to) && !moment.user_speaking;
+            let own = mood_at(paths, home(expression, paths));
+            let keeps = own == mood_at(paths, to) && !moment.user_speaking;
             let broad = paths
                 .end(PathEnd::BroadSmile)
                 .filter(|broad| self.head.is_still() && paths.start_of(broad.path) == to);
@@ -393,7 +408,7 @@ impl Motion {
             return;
         }
         let asks = matches!(paths.end_at(to), PathEnd::Head { raised: true, .. });
-        if asks && feeling.raised_brows && !moment.user_speaking {
+        if asks && expression == Expression::Curious && !moment.user_speaking {
             return;
         }
         if !paths.is_end(to) {

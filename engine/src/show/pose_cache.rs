@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn raised_brows_show_the_mouths_of_their_head_on_their_own_anchor() {
-        let cache = cache_of(PosePlan::new());
+        let cache = cache_of(PosePlan::for_photo());
         let manifest = cache.pose_set().manifest();
         let raised = cache.pose_set().heads().iter().filter_map(|head| Some((head, head.raised?)));
         for (head, raised) in raised {

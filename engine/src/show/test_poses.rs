@@ -34,8 +34,6 @@ pub(super) fn cache_of(plan: PosePlan) -> PoseCache {
 pub(super) fn version_2() -> PoseCache {
     let mut plan = PosePlan::with_heads(&models::face::pose_plan::CHARACTER_HEADS[..2]);
     let ways = plan.heads[1].ways.clone();
-    let raised = plan.heads[1].raised;
-    plan.groups.retain(|group| Some(group.stance) != raised);
     for group in plan.groups.iter_mut().filter(|group| ways.contains(&group.stance)) {
         group.mouths = vec![0];
     }

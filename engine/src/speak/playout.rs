@@ -51,6 +51,8 @@ struct Segment {
     received: u64,
     complete: bool,
     started: bool,
+    /// Samples of silence before its first one.
+    lead_in: usize,
 }
 
 impl Segment {
@@ -143,6 +145,7 @@ impl Playout {
             received: 0,
             complete: false,
             started: false,
+            lead_in: 0,
         });
     }
 
@@ -167,6 +170,14 @@ impl Playout {
     pub fn play(&mut self, id: SegmentId) {
         if self.segments.iter().any(|p| p.id == id) && !self.queue.contains(&id) {
             self.queue.push_back(id);
+        }
+    }
+
+    /// Silence of this many samples goes before a segment that has not started, from when it may
+    /// play.
+    pub fn set_lead_in(&mut self, id: SegmentId, samples: usize) {
+        if let Some(segment) = self.segments.iter_mut().find(|p| p.id == id) {
+            segment.lead_in = samples;
         }
     }
 
@@ -288,6 +299,13 @@ impl Playout {
                 continue;
             };
             let segment = &mut self.segments[at];
+            if segment.lead_in > 0 && !segment.started {
+                let silent = segment.lead_in.min(frame.len() - filled);
+                frame[filled..filled + silent].fill(0);
+                segment.lead_in -= silent;
+                filled += silent;
+                continue;
+            }
             let n = segment.next_samples().len().min(frame.len() - filled);
             if n == 0 && !segment.complete {
                 if segment.started {
@@ -428,6 +446,23 @@ mod tests {
         let mut events = Vec::new();
         playout.render(&mut out[..], &mut events);
         (out, events)
+    }
+
+    #[test]
+    fn a_lead_in_is_silent_to_the_sample_and_only_once() {
+        let mut playout = playing(1, ramp(1, 1000));
+        playout.set_lead_in(SegmentId(1), FRAME_SAMPLES_48K + 100);
+        let (silence, events) = render_frame(&mut playout);
+        assert!(silence.iter().all(|sample| *sample == 0) && events.is_empty());
+        assert!(playout.position().is_none() && playout.has_pending_audio());
+        let (speech, events) = render_frame(&mut playout);
+        assert_eq!(speech[98..102], [0, 0, 1, 2]);
+        assert_eq!(events[0], (SegmentId(1), PlayoutEvent::Started));
+        let position = playout.position().unwrap();
+        assert_eq!((position.offset, position.position), (100, Position::ZERO));
+        // It has started.
+        playout.set_lead_in(SegmentId(1), 500);
+        assert_eq!(render_frame(&mut playout).0[..2], [861, 862]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::character_avatar::{CharacterAvatar, locate_chest};
 use super::manifest::{Look, PoseId, Stance};
 use super::photo_avatar::{PhotoAvatar, PhotoAvatarRenderer};
 use super::picture::I420;
+use super::pose_plan::LARGE_PICTURE_PIXELS;
 use super::pose_set::{self, PoseSet};
 use super::rasterize::Rasterizer;
 use super::{lip_quantizer, vp8, webp};
@@ -71,11 +72,23 @@ pub struct BakeOutput {
 /// that were baked before must be baked again: their sets have a smaller one
 /// ([`PoseSet::plan_version`]).
 pub const PLAN_VERSION: u32 = 3;
-/// Maximum size of a set, in bytes.
-pub const MAX_SET_BYTES: usize = 1_000_000;
+/// Maximum size of a set of up to 512 × 512 pixels, in bytes.
+const MAX_SET_BYTES: usize = 1_000_000;
 /// Maximum mean size of a frame with moving lips, in bytes, up to 512 × 512 pixels. Speech then
 /// takes less than 200 kbit/s. More pixels may take proportionally more.
 pub(super) const MAX_SPEECH_FRAME_BYTES: usize = 845;
+
+/// Maximum size of a set of pictures of this width and height, in bytes.
+#[must_use]
+pub fn max_set_bytes(size: (usize, usize)) -> usize {
+    scale_to(size, MAX_SET_BYTES)
+}
+
+/// Scales a limit for pictures of [`LARGE_PICTURE_PIXELS`] to larger ones.
+pub(super) fn scale_to((width, height): (usize, usize), limit: usize) -> usize {
+    limit * (width * height).max(LARGE_PICTURE_PIXELS) / LARGE_PICTURE_PIXELS
+}
+
 /// Fractions of the total time for the final encoding, and for that of each subset.
 const FINAL_ENCODING_FRACTION: f64 = 0.2;
 const SUBSET_ENCODING_FRACTION: f64 = 0.05;

