@@ -58,7 +58,7 @@ impl AvatarVideo {
         // An expression that was requested counts; one that was inferred does not delay speech.
         if request.expression.is_some() && self.agent_state != AgentState::Speaking && !self.is_held
         {
-            let needed = self.animator.time_to_show(shown_as.expression).min(MAX_LEAD_IN);
+            let needed = self.animator.time_to_show(shown_as.expression, now).min(MAX_LEAD_IN);
             self.expression_due = Some((request.segment, now + needed));
         }
         self.animator.announce_segment(request.segment, shown_as);

@@ -24,6 +24,8 @@ use super::visemes::{VisemeTrack, lerp};
 use crate::speak::manners::Manner;
 use crate::transport::VideoFrame;
 
+/// An avatar without pictures for this time is not seen: there is no video and no recording.
+const MAX_UNSEEN: Duration = Duration::from_millis(250);
 /// A frame shows the mouth of this many seconds after the frame's start: half a frame, because it
 /// stays on screen, plus 20 ms. Browsers synchronize audio and video to some 30 ms, and early audio
 /// is the most noticeable error (ITU-R BT.1359).
@@ -226,9 +228,16 @@ impl AvatarAnimator {
         self.announced.push(Announced { segment, shown_as, at: self.now, has_played: false });
     }
 
-    /// Time until a face that does not speak shows an expression, if nothing delays it.
+    /// Time until a face that does not speak shows an expression, if nothing delays it. Zero if it
+    /// does not show it before speech: calm needs no preparation, on a narrow line and while the user
+    /// speaks the face is calm, and nobody may see it.
     #[must_use]
-    pub fn time_to_show(&self, expression: Expression) -> Duration {
+    pub fn time_to_show(&self, expression: Expression, now: Time) -> Duration {
+        let is_seen = now.since(self.now) < MAX_UNSEEN;
+        let is_full = self.bandwidth.send_mode(now) == SendMode::Full;
+        if expression == Expression::Calm || self.user_speaking || !is_full || !is_seen {
+            return Duration::ZERO;
+        }
         let frame_seconds = 1.0 / self.frame_rate as f32;
         let pictures = self.motion.pictures_to(expression, self.poses.paths(), frame_seconds);
         Duration::from_secs(u64::from(pictures)) / self.frame_rate

@@ -170,6 +170,10 @@ impl Call {
         self.animator.set_state(AgentState::Listening, false);
     }
 
+    fn time_to_show(&self, expression: Expression) -> Duration {
+        self.animator.time_to_show(expression, self.now())
+    }
+
     fn is_speaking(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -453,16 +457,35 @@ fn an_expression_is_shown_before_the_speech_that_waits_for_it() {
     {
         let mut call = new_call(seed);
         call.pictures(4.0 + 0.37 * seed as f32);
-        let needed = call.animator.time_to_show(expression).as_secs_f32();
+        let needed = call.time_to_show(expression).as_secs_f32();
         assert!(needed <= 0.6, "{needed}");
         let segment = call.announce(shown_as(expression));
         call.pictures(needed);
         let before = call.picture();
         assert!(expresses(expression, call.stance(before)), "{expression:?}, seed {seed}");
-        assert_eq!(call.animator.time_to_show(expression), Duration::ZERO);
+        assert_eq!(call.time_to_show(expression), Duration::ZERO);
         call.play(segment, &script()[0]);
         call.speech();
     }
+}
+
+#[test]
+fn speech_does_not_wait_for_a_face_that_does_not_prepare_for_it() {
+    let mut call = new_call(1);
+    // The head leans.
+    call.pictures(5.0);
+    assert!(call.time_to_show(Expression::Glad) > Duration::ZERO);
+    assert_eq!(call.time_to_show(Expression::Calm), Duration::ZERO);
+    call.animator.set_user_speaking(true);
+    assert_eq!(call.time_to_show(Expression::Glad), Duration::ZERO);
+    call.animator.set_user_speaking(false);
+    // Nobody sees it.
+    let later = call.now() + Duration::from_secs(1);
+    assert_eq!(call.animator.time_to_show(Expression::Glad, later), Duration::ZERO);
+    call.animator.set_bandwidth(u64::MAX);
+    call.animator.set_bandwidth(1);
+    call.pictures(1.0);
+    assert_eq!(call.time_to_show(Expression::Glad), Duration::ZERO);
 }
 
 /// Pictures of a listener to whom this is said after four seconds.
