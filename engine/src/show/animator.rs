@@ -455,5 +455,8 @@ fn words_of(known: &[(SegmentId, GestureWords)], segment: SegmentId) -> &[Gestur
 #[path = "motion_tests.rs"]
 mod motion_tests;
 #[cfg(test)]
+#[path = "test_calls.rs"]
+mod test_calls;
+#[cfg(test)]
 #[path = "animator_tests.rs"]
 mod tests;
