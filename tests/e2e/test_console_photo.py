@@ -160,14 +160,16 @@ def test_an_avatar_is_created_from_a_photo(server, console, portrait):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.ariaLabel") == CORNER
     assert page.evaluate(IS_FOCUS_VISIBLE)
-    with page.expect_request(lambda request: request.url.endswith("/photo")) as request:
-        for key in ("Shift+ArrowLeft", "Shift+ArrowLeft", "ArrowDown"):
-            page.keyboard.press(key)
-        moved = photo_page.wait_for_previews()
+    requests = []
+    page.on("request", requests.append)
+    for key in ("Shift+ArrowLeft", "Shift+ArrowLeft", "ArrowDown"):
+        page.keyboard.press(key)
+    moved = photo_page.wait_for_previews()
     after = {label: photo_page.position(label) for label in labels}
     [x, y] = before[CORNER]
     assert after == {**before, CORNER: [x - 20, y + 1]}
-    sent = request.value.post_data_json
+    # On a busy machine the first keys may have a request of their own.
+    sent = [request for request in requests if request.url.endswith("/photo")][-1].post_data_json
     points = sent["landmarks"]
     assert len(points) == MESH_POINTS and sorted(sent["show"]) == sorted(first)
     assert [round(512 * value) for value in points[61]] == after[CORNER]
@@ -199,7 +201,8 @@ def test_an_avatar_is_created_from_a_photo(server, console, portrait):
     with page.expect_request(lambda request: request.url.endswith("/custom-avatar")) as request:
         page.click("text=Create avatar")
         page.wait_for_selector("h1:text-is('Nora')")
-    sent = request.value.post_data_json
+    # On a busy machine the first keys may have a request of their own.
+    sent = [request for request in requests if request.url.endswith("/photo")][-1].post_data_json
     assert sent["consent"] is True and len(sent["landmarks"]) == MESH_POINTS
     assert sent["input_image"].startswith("data:image/jpeg;base64,")
     avatar = page.url.split("/")[-1]
