@@ -198,7 +198,7 @@ def test_an_avatar_is_created_from_a_photo(server, console, portrait):
     page.click("text=Create avatar")
     page.wait_for_selector("#f-consent-fault:has-text('Confirm it')")
     page.check("#f-consent")
-    with page.expect_request(lambda request: request.url.endswith("/custom-avatar")) as request:
+    with page.expect_request(lambda request: request.url.endswith("/custom-avatar")):
         page.click("text=Create avatar")
         page.wait_for_selector("h1:text-is('Nora')")
     # On a busy machine the first keys may have a request of their own.
