@@ -234,6 +234,17 @@ PICTURE_BOX = """() => {
   return [left, top, width, height];
 }"""
 
+#: Bottom of the chin, which is at 62 % of an upright video's height, and top of the captions.
+CHIN_AND_CAPTIONS = """() => {
+  const video = document.querySelector("#frame video");
+  const frame = document.getElementById("frame").getBoundingClientRect();
+  const height = Math.max((frame.width * 16) / 9, frame.height);
+  const position = parseFloat(getComputedStyle(video).objectPosition.split(" ")[1]) / 100;
+  const hidden = (height - frame.height) * position;
+  const captions = document.querySelector(".talk").getBoundingClientRect();
+  return [frame.top + 0.62 * height - hidden, captions.top];
+}"""
+
 
 def test_nothing_overflows_at_any_size(server, call):
     """Welcome, call without captions, call with long ones, call with a notice, call with a video of
@@ -287,6 +298,10 @@ def test_nothing_overflows_at_any_size(server, call):
     left, top, width, height = page.page.evaluate(PICTURE_BOX)
     controls = page.page.locator(".controls").bounding_box()["y"]
     assert (left, top, width) == (0, 0, 390) and controls - 16 <= height <= controls
+    for width, height in ((390, 844), (412, 732), (390, 664), (360, 640), (375, 553), (400, 560)):
+        resize(page.page, width, height)
+        chin, captions = page.page.evaluate(CHIN_AND_CAPTIONS)
+        assert chin <= captions + 1, f"the captions cover the chin at {width} x {height}"
     assert not wrong, "\n".join(f"{what}: {found}" for what, found in wrong.items())
 
 
