@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{delete, post, put};
-use conversation::direction::Expression;
+use conversation::direction::{self, Expression};
 use conversation::event::EndReason;
 use conversation::id::ConversationId;
 use conversation::input::{Command, MAX_TEXT_CHARS};
@@ -28,6 +28,7 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, Path};
 use crate::http::responses::{JsonResult, Message};
+use crate::http::validate::FieldErrors;
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
 use crate::store;
@@ -174,6 +175,12 @@ pub(crate) enum ContextMode {
 
 pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
     let SpeakRequest { text, interrupt, add_to_context, expression } = body::parse(body)?;
+    // It would interrupt the current speech, and say nothing.
+    if direction::split(&text).0.trim().is_empty() {
+        let errors = FieldErrors::default();
+        errors.add("text", "must contain more than directions");
+        return errors.into_result(Command::Interrupt);
+    }
     Ok(Command::Say {
         text,
         interrupt: interrupt.unwrap_or(true),
