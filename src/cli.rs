@@ -60,7 +60,7 @@ pub(crate) enum Command {
         /// Video size: 512 (square), 360p, 720p, portrait (720x1280), or WIDTHxHEIGHT
         #[arg(long, default_value = "512")]
         size: String,
-        /// What the video shows: close (head and collar) or bust (head and shoulders)
+        /// What the video shows: close (the head) or bust (head and chest)
         #[arg(long, default_value = "close")]
         framing: String,
         /// Output file or folder [default: the current folder]

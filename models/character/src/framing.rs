@@ -65,11 +65,12 @@ const WIDE_ASPECT: f32 = 1.25;
 impl View {
     /// `aspect` is the picture's width divided by its height.
     pub(crate) fn new(aspect: f32, framing: Framing, character: &Character) -> Self {
+        let narrow = (NARROW_HALF_WIDTH / aspect).max(1.0);
         if framing == Framing::Bust {
-            return Self { centre_y: BUST_CENTRE_Y, half_height: BUST_HALF_HEIGHT, centre_x: 0.5 };
+            let half_height = BUST_HALF_HEIGHT * narrow;
+            return Self { centre_y: BUST_CENTRE_Y, half_height, centre_x: 0.5 };
         }
-        let square = face_height(character) / FACE_SHARE * 0.5;
-        let half_height = square * (NARROW_HALF_WIDTH / aspect).max(1.0);
+        let half_height = face_height(character) / FACE_SHARE * 0.5 * narrow;
         let height = half_height * 2.0;
         let centre_y = (EYE_LINE - 0.5) * height;
         let air = 0.5 - (hair_top(character) - centre_y) / height;
@@ -177,6 +178,10 @@ mod tests {
             assert!((0.41..0.45).contains(&eyes) && (x - 0.5).abs() < 1e-4, "{name}: {eyes}, {x}");
             let bust = geometry(&character, (1280, 720), Framing::Bust);
             assert!((bust[3] - 0.5).abs() < 1e-4, "{name}: {bust:?}");
+            let bust = geometry(&character, (720, 1280), Framing::Bust);
+            assert!(bust[2] - bust[0] < 0.9 * (chin - forehead), "{name}: {bust:?}");
+            // The captions of a phone lie below the chin.
+            assert!(bust[2] < 0.63, "{name}: {bust:?}");
         }
     }
 }
