@@ -25,6 +25,7 @@ impl BakeTask {
         let job = table::claim(&mut tx, &self.server_id, version).await?;
         tx.commit().await?;
         let Some(job) = job else { return Ok(false) };
+        tracing::info!(custom_avatar = %job.id, "an avatar is drawn again for this version");
         let folder = self.data.join(BAKE_FOLDER);
         let request = subject::read_request(&self.store, &self.vault, &job).await?;
         let drawn = match &request {
@@ -55,7 +56,10 @@ impl BakeTask {
         let done = table::finish(&mut tx, server, &job.id, version, poses, now).await?;
         tx.commit().await?;
         match drawn {
-            Ok(baked) if done => self.swap_pose_set(&job.id, baked.into_pose_set(COMPLETE_PERCENT)),
+            Ok(baked) if done => {
+                tracing::info!(custom_avatar = %job.id, "an avatar was drawn again");
+                self.swap_pose_set(&job.id, baked.into_pose_set(COMPLETE_PERCENT));
+            }
             Ok(_) => {}
             Err(_) => tracing::warn!(
                 custom_avatar = %job.id,
