@@ -15,8 +15,8 @@ const FADE_DOWN: (f32, f32) = (0.05, 0.62);
 const FADE_SIDE: (f32, f32) = (1.0, 1.75);
 /// Largest motions, in half widths of an eye: raised, inner ends up, inner ends to the middle.
 const RAISE: f32 = 0.26;
-const KNIT_UP: f32 = 0.14;
-const KNIT_SIDE: f32 = 0.08;
+const KNIT_UP: f32 = 0.26;
+const KNIT_SIDE: f32 = 0.1;
 
 /// Place of the photo that moving brows bring to a place of the pose.
 pub(crate) fn source(face: &Face, brows: Brows, p: Vec2) -> Vec2 {

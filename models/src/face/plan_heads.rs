@@ -35,12 +35,14 @@ const TURNED_HEAD: Head = Head { yaw: 0.0524, pitch: 0.0, roll: -0.011 };
 const LOWERED_HEAD: Head = Head { yaw: 0.0, pitch: 0.052, roll: 0.0 };
 /// Head of curiosity, in radians. The crown moves less than with a tilt alone, so that it takes no
 /// more steps than other heads.
-const TILTED_HEAD: Head = Head { yaw: 0.058, pitch: -0.012, roll: 0.058 };
+const TILTED_HEAD: Head = Head { yaw: 0.052, pitch: -0.011, roll: 0.052 };
 /// Expressions of the moods. A glad smile shows the teeth.
 const WARM_SMILE: f32 = 0.6;
 const GLAD_SMILE: f32 = 0.9;
 const GLAD_BROWS: Brows = Brows { raise: 0.35, knit: 0.0 };
 const SERIOUS_BROWS: Brows = Brows { raise: -0.1, knit: 0.7 };
+/// The same of photos. Their mouth does not help.
+const PHOTO_SERIOUS_BROWS: Brows = Brows { raise: 0.0, knit: 1.0 };
 const CURIOUS_SMILE: f32 = -0.2;
 const CURIOUS_BROWS: Brows = Brows { raise: 0.9, knit: 0.0 };
 
@@ -64,13 +66,19 @@ pub(super) struct PlanExtent {
     lids: &'static [u8],
     /// On the way to a head.
     ways: &'static [u8],
-    /// Smile of [`Mood::Serious`].
+    /// Smile and brows of [`Mood::Serious`].
     serious_smile: f32,
+    serious_brows: Brows,
 }
 
 /// For drawn characters.
-pub(super) const CHARACTER_EXTENT: PlanExtent =
-    PlanExtent { brows: &[], lids: &LID_MOUTHS, ways: &WAY_MOUTHS, serious_smile: -0.9 };
+pub(super) const CHARACTER_EXTENT: PlanExtent = PlanExtent {
+    brows: &[],
+    lids: &LID_MOUTHS,
+    ways: &WAY_MOUTHS,
+    serious_smile: -0.9,
+    serious_brows: SERIOUS_BROWS,
+};
 /// For photos: a job has little time. Its person at rest has the photo's smile, so only the brows
 /// are serious, and the mouths at rest are drawn for both.
 pub(super) const PHOTO_EXTENT: PlanExtent = PlanExtent {
@@ -78,6 +86,7 @@ pub(super) const PHOTO_EXTENT: PlanExtent = PlanExtent {
     lids: &PHOTO_LID_MOUTHS,
     ways: &PHOTO_WAY_MOUTHS,
     serious_smile: 0.0,
+    serious_brows: PHOTO_SERIOUS_BROWS,
 };
 
 /// A head that a plan bakes with moving lips.
@@ -227,7 +236,7 @@ impl PlannedStances {
     }
 
     fn add_speaking_head(&mut self, PlannedHead { name, mood, raise }: PlannedHead) {
-        let &PlanExtent { lids, ways: way_mouths, serious_smile, .. } = self.extent;
+        let &PlanExtent { lids, ways: way_mouths, serious_smile, serious_brows, .. } = self.extent;
         let head = match (name, mood) {
             (HeadName::Rest, _) => Head::default(),
             (HeadName::Lean, Mood::Curious) => TILTED_HEAD,
@@ -242,7 +251,7 @@ impl PlannedStances {
             Mood::Calm => (0.0, Brows::default()),
             Mood::Warm => (WARM_SMILE, Brows::default()),
             Mood::Glad => (GLAD_SMILE, GLAD_BROWS),
-            Mood::Serious => (serious_smile, SERIOUS_BROWS),
+            Mood::Serious => (serious_smile, serious_brows),
             Mood::Curious => (CURIOUS_SMILE, CURIOUS_BROWS),
         };
         let wanted = Stance { head, smile, brows };
