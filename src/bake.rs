@@ -5,7 +5,7 @@
 //! or continues from the parts.
 
 use std::fs;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -20,6 +20,7 @@ use models::face::bake_request::{BakeRequest, BakeSubject};
 use models::face::photo_avatar::PhotoAvatar;
 use models::face::{Framing, PoseSet};
 
+use crate::progress::ProgressBar;
 use crate::{CommandError, child_process};
 
 /// Minimum and maximum width and height of a frame, in pixels.
@@ -132,6 +133,62 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The pose set of a built-in avatar or a character file in this size, from the cache or drawn now.
+/// `report` gets the progress of drawing.
+pub(crate) fn pose_set(
+    name_or_file: &str,
+    size: &str,
+    background: Option<Background>,
+    cache_dir: Option<&Path>,
+    report: &mut (dyn FnMut(f64) + Send),
+) -> Result<PoseSet, CommandError> {
+    let size =
+        parse_size(size).map_err(|why| CommandError::Usage(format!("--size {size}: {why}")))?;
+    let avatar = find_avatar(name_or_file)?;
+    let avatar = Avatar { background, ..Avatar::character(avatar, Framing::default()) };
+    let plan = PosePlan::new();
+    let cache = cache_folder(cache_dir, &avatar, size, &plan);
+    if let Some((set, _)) = cache.as_deref().and_then(cached_set) {
+        return Ok(PoseSet::parse(&set)?);
+    }
+    let parts = PatchCache::new(cache.as_deref())?;
+    let baked = bake::bake_progressively(avatar.source(), size, &plan, &[], &parts, |update| {
+        if let BakeEvent::Progress(done) = update {
+            report(done);
+        }
+    })?;
+    if let Some(cache) = &cache {
+        store(cache, &baked)?;
+    }
+    Ok(baked.pose_set)
+}
+
+/// Where the cache has the set of an avatar, or parts of it.
+fn cache_folder(
+    cache_dir: Option<&Path>,
+    avatar: &Avatar,
+    size: (usize, usize),
+    plan: &PosePlan,
+) -> Option<PathBuf> {
+    let cache = cache_dir.map(Path::to_owned).or_else(default_cache_dir)?;
+    Some(cache.join(bake::fingerprint(avatar.source(), size, plan)))
+}
+
+/// The set in a folder of the cache, and its display picture. A damaged one is rendered again.
+fn cached_set(cache: &Path) -> Option<(Bytes, Vec<u8>)> {
+    let set = Bytes::from(fs::read(cache.join("poses")).ok()?);
+    let display_picture = fs::read(cache.join("webp")).ok()?;
+    PoseSet::parse(&set).is_ok().then_some((set, display_picture))
+}
+
+/// Adds a finished set to the cache.
+fn store(cache: &Path, baked: &BakeOutput) -> Result<(), CommandError> {
+    write_atomically(&cache.join("webp"), &baked.display_picture)?;
+    write_atomically(&cache.join("poses"), &baked.pose_set.to_bytes())?;
+    remove_parts(cache);
+    Ok(())
+}
+
 fn find_avatar(name_or_file: &str) -> Result<AvatarSpec, CommandError> {
     if !name_or_file.ends_with(".toml") {
         let names: Vec<&str> = avatar_spec::ids().collect();
@@ -234,19 +291,13 @@ fn bake_one(
         Person::Character(_) => PosePlan::new(),
         Person::Photo(_) => PosePlan::for_photo(),
     };
-    let cache = options.cache_dir.map(Path::to_owned).or_else(default_cache_dir);
-    let cache = cache.map(|store| store.join(bake::fingerprint(avatar.source(), size, &plan)));
+    let cache = cache_folder(options.cache_dir, avatar, size, &plan);
     let report = |sentence: String| {
         if !options.json {
             println!("{sentence}");
         }
     };
-    if let Some(cache) = &cache
-        && let (Ok(set), Ok(display)) =
-            (fs::read(cache.join("poses")), fs::read(cache.join("webp")))
-        // A damaged set is rendered again.
-        && PoseSet::parse(&Bytes::from(set.clone())).is_ok()
-    {
+    if let Some((set, display)) = cache.as_deref().and_then(cached_set) {
         write_atomically(&file.with_extension("webp"), &display)?;
         write_atomically(file, &set)?;
         report(format!("{}: {} KB, from the cache", file.display(), set.len() / 1000));
@@ -274,14 +325,11 @@ fn bake_one(
     written?;
     let baked = baked?;
     write_set(file, &baked)?;
-    let BakeOutput { pose_set: set, display_picture, luma_psnr: psnr, chroma_psnr: colours } =
-        baked;
-    let bytes = set.to_bytes();
     if let Some(cache) = &cache {
-        write_atomically(&cache.join("webp"), &display_picture)?;
-        write_atomically(&cache.join("poses"), &bytes)?;
-        remove_parts(cache);
+        store(cache, &baked)?;
     }
+    let BakeOutput { pose_set: set, luma_psnr: psnr, chroma_psnr: colours, .. } = baked;
+    let bytes = set.to_bytes();
     report(format!(
         "{}: {} KB, {} poses, quantizers {:?}, luma PSNR {:.1} dB (minimum {:.1}), \
          chroma PSNR {:.1} dB (minimum {:.1}), {:.0} s",
@@ -332,58 +380,6 @@ fn remove_parts(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         if entry.file_name() != "poses" && entry.file_name() != "webp" {
             let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// Progress output: a bar on a terminal, otherwise one line for each 10 %. With `json`, one JSON
-/// line for each 1 %.
-struct ProgressBar<'a> {
-    name: &'a str,
-    start: Instant,
-    /// Progress, 0 to 1.
-    progress: f64,
-    /// The last percentage that was printed.
-    last_percent: Option<u32>,
-    terminal: bool,
-    json: bool,
-}
-
-impl<'a> ProgressBar<'a> {
-    fn new(name: &'a str, json: bool) -> Self {
-        let terminal = !json && std::io::stderr().is_terminal();
-        Self { name, start: Instant::now(), progress: 0.0, last_percent: None, terminal, json }
-    }
-
-    fn update(&mut self, done: f64) {
-        self.progress = done;
-        let percent = (done * 100.0) as u32;
-        let percent = if self.terminal || self.json { percent } else { percent / 10 * 10 };
-        if self.last_percent.replace(percent) == Some(percent) {
-            return;
-        }
-        let seconds = self.start.elapsed().as_secs();
-        if self.json {
-            println!("{}", serde_json::json!({"progress": f64::from(percent) / 100.0}));
-        } else if self.terminal {
-            let full = "#".repeat(percent as usize * 30 / 100);
-            eprint!("\r{} [{full:<30}] {percent:3} %, {seconds} s", self.name);
-            let _ = std::io::stderr().flush();
-        } else {
-            eprintln!("{}: {percent} %, {seconds} s", self.name);
-        }
-    }
-
-    /// Reports that a partial set was written.
-    fn report_partial(&self) {
-        if self.json {
-            println!("{}", serde_json::json!({"first": self.progress}));
-        }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r{:70}\r", "");
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 
 use anyhow::Context as _;
+use rlimit::Resource;
 
 /// The lowest nice value, for work that nobody waits for.
 const BATCH_NICENESS: i32 = 19;
@@ -29,6 +30,37 @@ pub(crate) fn run_when_idle() -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     set_idle_class().context("cannot select the idle scheduling class")?;
     Ok(())
+}
+
+/// Prepares this process for long work on files of users: it runs when idle, only the owner may read
+/// what it writes, and the system ends it beyond these limits.
+pub(crate) fn run_when_idle_within(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<()> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    run_when_idle()?;
+    for (resource, limit) in [(Resource::CPU, cpu_seconds), (Resource::AS, memory_bytes)] {
+        let (_, hard) = resource.get()?;
+        resource.set(limit.min(hard), limit.min(hard))?;
+    }
+    Ok(())
+}
+
+/// CPU time of this process since its start, in user and kernel mode, in µs.
+pub(crate) fn cpu_time_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000).unwrap_or(0)
+}
+
+/// CPU time of the children that have ended, in µs.
+#[allow(unsafe_code, reason = "no crate in use has a safe function for it")]
+pub(crate) fn children_cpu_time_us() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is valid during the call. Zeros are a valid value, also after a failure.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let micros = |time: libc::timeval| u64::try_from(time.tv_sec * 1_000_000 + time.tv_usec);
+    micros(usage.ru_utime).unwrap_or(0) + micros(usage.ru_stime).unwrap_or(0)
 }
 
 #[cfg(target_os = "linux")]

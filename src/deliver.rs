@@ -13,7 +13,6 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::Context as _;
 use recording::capture::ReadError;
 use recording::{Channels, delivery};
-use rlimit::Resource;
 use rustix::process::Signal;
 
 use crate::{CommandError, child_process};
@@ -23,7 +22,7 @@ use crate::{CommandError, child_process};
 const MAX_CPU_SECONDS: u64 = 6 * 3600;
 const MAX_MEMORY: u64 = 4 << 30;
 /// Exit status if there is no space for the recording.
-const NO_SPACE: u8 = 3;
+pub(crate) const NO_SPACE: u8 = 3;
 
 /// The channels of a recording's sound.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -68,7 +67,7 @@ pub(crate) fn run(
     let summary = serde_json::json!({
         "duration_ms": duration_ms,
         "bytes": summary.bytes,
-        "cpu_us": cpu_time_us(),
+        "cpu_us": child_process::cpu_time_us(),
         "is_damaged": summary.is_damaged,
     });
     println!("{summary}");
@@ -104,7 +103,7 @@ fn failure(error: delivery::Error) -> Result<ExitCode, CommandError> {
 }
 
 /// The file that becomes `out` when it is complete.
-fn part_of(out: &Path) -> PathBuf {
+pub(crate) fn part_of(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".new");
     name.into()
@@ -120,25 +119,55 @@ fn is_same_file(file: &File, path: &Path) -> bool {
     }
 }
 
-/// CPU time of this process since its start, in user and kernel mode, in µs.
-fn cpu_time_us() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1_000).unwrap_or(0)
+/// The format of a conversion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum VideoFormat {
+    /// MP4 with H.264 and AAC.
+    #[default]
+    Mp4,
+    /// WebM with VP8. The sound is copied.
+    Webm,
+}
+
+/// What ffmpeg makes of a WebM file.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Conversion {
+    /// WebM file
+    pub(crate) recording: PathBuf,
+    /// File to write
+    pub(crate) out: PathBuf,
+    /// Path of ffmpeg
+    #[arg(long)]
+    pub(crate) ffmpeg: PathBuf,
+    /// Format of the file
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: VideoFormat,
+    /// WebVTT file whose captions become a part of the picture
+    #[arg(long, value_name = "FILE")]
+    pub(crate) captions: Option<PathBuf>,
 }
 
 /// Converts a recording with ffmpeg, which ends with this process, and this process with the server.
-pub(crate) fn convert(
-    recording: &Path,
-    out: &Path,
-    ffmpeg: &Path,
-) -> Result<ExitCode, CommandError> {
+pub(crate) fn convert(conversion: &Conversion) -> Result<ExitCode, CommandError> {
     prepare_process()?;
     child_process::exit_when_stdin_closes()?;
+    run_ffmpeg(conversion)
+}
+
+/// Runs ffmpeg, which ends with this process.
+pub(crate) fn run_ffmpeg(conversion: &Conversion) -> Result<ExitCode, CommandError> {
+    let Conversion { recording, out, ffmpeg, format, captions } = conversion;
     let program = std::env::current_exe().context("this program cannot be found")?;
+    let format = if *format == VideoFormat::Webm { "webm" } else { "mp4" };
     // The process that becomes ffmpeg is a child of this thread, which lives as long as the process.
-    let output = Command::new(program)
-        .args(["convert-recording".as_ref(), recording, out, "--ffmpeg".as_ref(), ffmpeg])
-        .args(["--parent", &std::process::id().to_string()])
+    let mut command = Command::new(program);
+    command
+        .args(["convert-recording".as_ref(), &**recording, out, "--ffmpeg".as_ref(), ffmpeg])
+        .args(["--format", format, "--parent", &std::process::id().to_string()]);
+    if let Some(captions) = captions {
+        command.arg("--captions").arg(captions);
+    }
+    let output = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -160,11 +189,10 @@ pub(crate) fn convert(
 
 /// Becomes ffmpeg, which is killed when the process `parent` ends for any reason.
 pub(crate) fn become_ffmpeg(
-    recording: &Path,
-    out: &Path,
-    ffmpeg: &Path,
+    conversion: &Conversion,
     parent: u32,
 ) -> Result<ExitCode, CommandError> {
+    let Conversion { recording, out, ffmpeg, format, captions } = conversion;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .context("the end of the conversion cannot be arranged")?;
     if std::os::unix::process::parent_id() != parent {
@@ -173,28 +201,46 @@ pub(crate) fn become_ffmpeg(
     }
     // The paths are absolute, so that none is taken for an option or a protocol.
     let absolute = |path| std::path::absolute(path).context("the path is not valid");
-    let failure = Command::new(ffmpeg)
+    let mut command = Command::new(ffmpeg);
+    command
         .args(["-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-threads", "1"])
         .args(["-protocol_whitelist", "file", "-f", "matroska", "-i"])
-        .arg(absolute(recording)?)
-        // Every player plays 4:2:0 with sides that are even.
-        .args(["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"])
-        .args(["-threads", "1", "-c:a", "aac", "-b:a", "128k", "-movflags", "+faststart"])
-        .args(["-f", "mp4"])
-        .arg(absolute(out)?)
-        .exec();
+        .arg(absolute(recording)?);
+    if let Some(captions) = captions {
+        let captions = absolute(captions)?;
+        let (folder, filter) = subtitles_filter(&captions)?;
+        command.current_dir(folder).args(["-vf", &filter]);
+    }
+    match format {
+        VideoFormat::Mp4 => command
+            // Every player plays 4:2:0 with sides that are even.
+            .args(["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"])
+            .args(["-threads", "1", "-c:a", "aac", "-b:a", "128k", "-movflags", "+faststart"]),
+        VideoFormat::Webm => command
+            .args(["-c:v", "libvpx", "-b:v", "1M", "-deadline", "realtime", "-cpu-used", "8"])
+            .args(["-threads", "1", "-c:a", "copy"]),
+    };
+    // Neither times nor versions of libraries, so that equal inputs give equal files.
+    command.args(["-map_metadata", "-1", "-fflags", "+bitexact"]);
+    command.args(["-flags:v", "+bitexact", "-flags:a", "+bitexact"]);
+    let format = if *format == VideoFormat::Webm { "webm" } else { "mp4" };
+    let failure = command.args(["-f", format]).arg(absolute(out)?).exec();
     Err(anyhow::Error::from(failure).context(ffmpeg.display().to_string()).into())
 }
 
-fn prepare_process() -> Result<(), CommandError> {
-    // Only the owner may hear what was said.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    child_process::run_when_idle()?;
-    for (resource, limit) in [(Resource::CPU, MAX_CPU_SECONDS), (Resource::AS, MAX_MEMORY)] {
-        let (_, hard) = resource.get()?;
-        resource.set(limit.min(hard), limit.min(hard))?;
+/// The folder of a caption file, and the filter that draws its captions. The filter has a syntax of
+/// its own, so it gets a plain name in the working directory.
+fn subtitles_filter(captions: &Path) -> Result<(&Path, String), CommandError> {
+    let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._".contains(&b));
+    let name = captions.file_name().and_then(|name| name.to_str()).filter(plain);
+    match (captions.parent(), name) {
+        (Some(folder), Some(name)) => Ok((folder, format!("subtitles={name}"))),
+        _ => Err(CommandError::Usage("the name of the captions has other characters".into())),
     }
-    Ok(())
+}
+
+fn prepare_process() -> Result<(), CommandError> {
+    Ok(child_process::run_when_idle_within(MAX_CPU_SECONDS, MAX_MEMORY)?)
 }
 
 /// The `ffmpeg` of `PATH`.

@@ -1,6 +1,7 @@
 //! The `visavis` binary: wiring only. No other crate depends on all the others.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
+mod audio_file;
 mod bake;
 mod check;
 mod child_process;
@@ -15,8 +16,10 @@ mod local_stt;
 mod log;
 mod otlp;
 mod photo;
+mod progress;
 mod replay;
 mod serve;
+mod video;
 
 use std::process::ExitCode;
 
@@ -79,10 +82,12 @@ fn main() -> ExitCode {
         Command::DeliverRecording { capture, out, channels } => {
             deliver::run(&capture, &out, channels)
         }
-        Command::ConvertRecording { recording, out, ffmpeg, parent } => match parent {
-            Some(parent) => deliver::become_ffmpeg(&recording, &out, &ffmpeg, parent),
-            None => deliver::convert(&recording, &out, &ffmpeg),
+        Command::ConvertRecording { conversion, parent } => match parent {
+            Some(parent) => deliver::become_ffmpeg(&conversion, parent),
+            None => deliver::convert(&conversion),
         },
+        Command::Video(arguments) => video::run(&arguments),
+        Command::RenderVideo => video::render_as_child(),
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),

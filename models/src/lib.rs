@@ -11,6 +11,7 @@ pub mod check;
 pub mod embeddings;
 pub mod error;
 pub mod face;
+pub mod film;
 mod hosted;
 pub mod lips;
 pub mod llm;

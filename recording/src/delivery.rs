@@ -1,8 +1,8 @@
 //! The file that is delivered after a call: the video as it is, one stream of both voices, and an
 //! index.
 
-mod video;
-mod writer;
+pub(crate) mod video;
+pub(crate) mod writer;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,7 +19,7 @@ use crate::{Channels, Packet, SAMPLE_RATE, Track};
 /// back.
 const MAX_REORDERING: Duration = Duration::from_secs(60);
 /// The picture that is shown last lasts this long.
-const LAST_PICTURE: Duration = Duration::from_millis(40);
+pub(crate) const LAST_PICTURE: Duration = Duration::from_millis(40);
 
 /// Why no file was written.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,8 @@ pub fn write(
 ) -> Result<Summary, Error> {
     let mut reader = CaptureReader::new(capture)?;
     let mut mixer = Mixer::new(channels)?;
-    let writer = DeliveryWriter::new(output, reader.header().video, channels, mixer.delay()?);
+    let size = reader.header().video;
+    let writer = DeliveryWriter::new(output, size, "conversation", channels, mixer.delay()?);
     let mut delivery = Delivery {
         writer: writer.map_err(Error::Write)?,
         video: Video::default(),

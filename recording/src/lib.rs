@@ -1,17 +1,19 @@
-//! Recordings of calls.
+//! Recordings of calls, and videos in which an avatar speaks a text.
 //!
 //! ```text
 //! during the call   packets, as sent and received ─► capture ─► file of three tracks
 //! after the call    file of three tracks ─► delivery ─► video copied, audio mixed, with an index
+//! without a call    frames and samples   ─► film     ─► the same kind of file
 //! ```
 //!
-//! Both files are WebM (a profile of Matroska, RFC 9559) with VP8 and Opus. The file of a call is
+//! All files are WebM (a profile of Matroska, RFC 9559) with VP8 and Opus. The file of a call is
 //! readable up to its last complete cluster at any moment. Nothing is decoded or encoded while a
 //! call runs.
 
 pub mod capture;
 pub mod delivery;
 mod ebml;
+pub mod film;
 mod mixer;
 mod timeline;
 mod webm;

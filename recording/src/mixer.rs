@@ -8,18 +8,43 @@ use crate::timeline::Timeline;
 use crate::{Channels, Packet, SAMPLE_RATE, Track};
 
 /// Samples of a packet, 20 ms.
-const FRAME_SAMPLES: usize = 960;
+pub(crate) const FRAME_SAMPLES: usize = 960;
 /// Bit rate of one channel, and of two.
 const MONO_BITRATE: i32 = 48_000;
 const STEREO_BITRATE: i32 = 80_000;
 /// Effort of the encoder, 0 to 10. The highest one doubles its CPU time, for hardly better speech.
 const COMPLEXITY: i32 = 5;
 /// Maximum size of a packet in bytes (RFC 6716, 3.2.1, for two frames).
-const MAX_PACKET_BYTES: usize = 2_552;
+pub(crate) const MAX_PACKET_BYTES: usize = 2_552;
 
 /// Position of a time in samples.
 pub(crate) fn samples(time: Duration) -> u64 {
     time.as_micros() as u64 * u64::from(SAMPLE_RATE) / 1_000_000
+}
+
+/// An encoder of delivered sound.
+///
+/// # Errors
+/// The library is out of memory.
+pub(crate) fn encoder(channels: Channels) -> opus::Result<Encoder> {
+    let (bitrate, layout) = match channels {
+        Channels::Mixed => (MONO_BITRATE, opus::Channels::Mono),
+        Channels::Split => (STEREO_BITRATE, opus::Channels::Stereo),
+    };
+    // This mode never uses the speech codec of Opus (SILK). For one channel it costs more CPU time
+    // than the other one (CELT) for two, and it is better only at lower bit rates.
+    let mut encoder = Encoder::new(SAMPLE_RATE, layout, Application::LowDelay)?;
+    encoder.set_bitrate(Bitrate::Bits(bitrate))?;
+    encoder.set_complexity(COMPLEXITY)?;
+    Ok(encoder)
+}
+
+/// Samples that a decoder of the stream drops at its beginning.
+///
+/// # Errors
+/// The library fails.
+pub(crate) fn delay(encoder: &mut Encoder) -> opus::Result<u16> {
+    Ok(u16::try_from(encoder.get_lookahead()?).unwrap_or(0))
 }
 
 /// The voices of a call.
@@ -38,20 +63,11 @@ impl Mixer {
     /// # Errors
     /// The library is out of memory.
     pub(crate) fn new(channels: Channels) -> opus::Result<Self> {
-        let (bitrate, layout) = match channels {
-            Channels::Mixed => (MONO_BITRATE, opus::Channels::Mono),
-            Channels::Split => (STEREO_BITRATE, opus::Channels::Stereo),
-        };
-        // This mode never uses the speech codec of Opus (SILK). For one channel it costs more CPU time
-        // than the other one (CELT) for two, and it is better only at lower bit rates.
-        let mut encoder = Encoder::new(SAMPLE_RATE, layout, Application::LowDelay)?;
-        encoder.set_bitrate(Bitrate::Bits(bitrate))?;
-        encoder.set_complexity(COMPLEXITY)?;
         Ok(Self {
             agent: Timeline::new()?,
             user: Timeline::new()?,
             channels,
-            encoder,
+            encoder: encoder(channels)?,
             position: 0,
             voices: [[0; FRAME_SAMPLES]; 2],
             frame: Vec::with_capacity(2 * FRAME_SAMPLES),
@@ -63,7 +79,7 @@ impl Mixer {
     /// # Errors
     /// The library fails.
     pub(crate) fn delay(&mut self) -> opus::Result<u16> {
-        Ok(u16::try_from(self.encoder.get_lookahead()?).unwrap_or(0))
+        delay(&mut self.encoder)
     }
 
     /// Adds a packet of a voice.

@@ -54,6 +54,7 @@
 
 pub mod contract;
 pub mod machine;
+pub mod script;
 pub mod simulation;
 pub mod visible_text;
 mod words;

@@ -18,14 +18,19 @@ pub fn encode(picture: &Picture, quantizer: u32) -> Result<Vec<u8>, vp8::Error> 
 /// # Errors
 /// Error of the encoder.
 pub fn encode_i420(picture: &I420, quantizer: u32) -> Result<Vec<u8>, vp8::Error> {
-    let frame =
-        Encoder::new(picture.width(), picture.height())?.encode_key_frame(picture, quantizer)?;
+    let mut encoder = Encoder::new(picture.width(), picture.height())?;
+    Ok(of_key_frame(&encoder.encode_key_frame(picture, quantizer)?))
+}
+
+/// A WebP file of a key frame of VP8.
+#[must_use]
+pub fn of_key_frame(frame: &[u8]) -> Vec<u8> {
     let padded = frame.len().next_multiple_of(2);
     let mut file = b"RIFF".to_vec();
     file.extend((padded as u32 + 12).to_le_bytes());
     file.extend(b"WEBPVP8 ");
     file.extend((frame.len() as u32).to_le_bytes());
-    file.extend(&frame);
+    file.extend(frame);
     file.resize(padded + 20, 0);
-    Ok(file)
+    file
 }

@@ -18,18 +18,18 @@ const SHOW_FRAME: u8 = 0x10;
 
 /// A frame of the delivered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct VideoBlock {
+pub(crate) struct VideoBlock {
     /// In ms.
-    pub(super) time: u64,
-    pub(super) flags: u8,
+    pub(crate) time: u64,
+    pub(crate) flags: u8,
     /// Whether a player can begin here.
-    pub(super) is_seek_point: bool,
-    pub(super) data: Bytes,
+    pub(crate) is_seek_point: bool,
+    pub(crate) data: Bytes,
 }
 
 /// The references of the current picture.
 #[derive(Default)]
-pub(super) struct Video {
+pub(crate) struct Video {
     /// The key frame, and the time of the last place to seek to.
     key: Option<(Bytes, u64)>,
     altref: Option<Bytes>,
@@ -37,7 +37,7 @@ pub(super) struct Video {
 
 impl Video {
     /// Adds the blocks of a frame.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         time: u64,
         frame: Frame,

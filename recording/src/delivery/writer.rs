@@ -13,11 +13,13 @@ use crate::{Channels, Size};
 const MAX_CLUSTER: u64 = 5_000;
 
 /// Writes blocks in the order of their times.
-pub(super) struct DeliveryWriter<W> {
+pub(crate) struct DeliveryWriter<W> {
     out: W,
     /// Position of the content of the segment.
     segment: u64,
     size: Option<Size>,
+    /// Name of the sound's track.
+    name: &'static str,
     channels: Channels,
     /// Delay of the sound in samples.
     delay: u16,
@@ -30,10 +32,11 @@ pub(super) struct DeliveryWriter<W> {
 }
 
 impl<W: Write + Seek> DeliveryWriter<W> {
-    /// Begins a file with this size of the video and delay of the sound.
-    pub(super) fn new(
+    /// Begins a file with this size of the video, and name, channels and delay of the sound.
+    pub(crate) fn new(
         mut out: W,
         size: Option<Size>,
+        name: &'static str,
         channels: Channels,
         delay: u16,
     ) -> io::Result<Self> {
@@ -42,6 +45,7 @@ impl<W: Write + Seek> DeliveryWriter<W> {
             out,
             segment: 0,
             size,
+            name,
             channels,
             delay,
             cluster: Vec::new(),
@@ -68,7 +72,7 @@ impl<W: Write + Seek> DeliveryWriter<W> {
             Channels::Mixed => 1,
             Channels::Split => 2,
         };
-        let sound = TrackEntry::Audio { name: "conversation", channels, delay: self.delay };
+        let sound = TrackEntry::Audio { name: self.name, channels, delay: self.delay };
         let video = self.size.map(|size| (VIDEO, TrackEntry::Video(size)));
         let entries: Vec<_> = std::iter::once((SOUND, sound)).chain(video).collect();
         webm::push_tracks(&mut tracks, &entries);
@@ -101,7 +105,7 @@ impl<W: Write + Seek> DeliveryWriter<W> {
     }
 
     /// Adds a packet of the sound.
-    pub(super) fn write_sound(&mut self, time: u64, packet: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_sound(&mut self, time: u64, packet: &[u8]) -> io::Result<()> {
         let is_late = self.cluster_time.is_none_or(|start| time >= start + MAX_CLUSTER);
         // With video, a cluster begins with a place to seek to.
         if self.cluster_time.is_none() || (is_late && self.size.is_none()) {
@@ -115,7 +119,7 @@ impl<W: Write + Seek> DeliveryWriter<W> {
     }
 
     /// Adds a frame of the video.
-    pub(super) fn write_video(&mut self, block: &VideoBlock) -> io::Result<()> {
+    pub(crate) fn write_video(&mut self, block: &VideoBlock) -> io::Result<()> {
         if block.is_seek_point || self.cluster_time.is_none() {
             self.begin_cluster(block.time, VIDEO)?;
         }
@@ -153,7 +157,7 @@ impl<W: Write + Seek> DeliveryWriter<W> {
     }
 
     /// Writes the index and completes the header. Returns the size of the file in bytes.
-    pub(super) fn finish(mut self, duration: Duration) -> io::Result<u64> {
+    pub(crate) fn finish(mut self, duration: Duration) -> io::Result<u64> {
         self.end_cluster()?;
         let cues_at = self.position - self.segment;
         let mut cues = Vec::new();

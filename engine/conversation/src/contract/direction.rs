@@ -187,6 +187,17 @@ pub fn split(text: &str) -> (String, Vec<(usize, DirectionTag)>) {
     (visible, found)
 }
 
+/// The expression at a byte position of a text: that of the last tag at or before it.
+pub(crate) fn expression_at(
+    found: &[(usize, DirectionTag)],
+    position: usize,
+) -> Option<Expression> {
+    found.iter().rev().find_map(|(at, direction)| match direction {
+        DirectionTag::Expression(expression) if *at <= position => Some(*expression),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 
 use core::ops::Range;
 
-use crate::contract::direction::{DirectionTag, Expression};
+use crate::contract::direction::{self, DirectionTag, Expression};
 use crate::contract::spec::Phrasing;
 use crate::machine::floor::cut_segments;
 use crate::machine::reply::{Reply, Utterance, UtteranceOrigin};
@@ -96,10 +96,7 @@ impl Utterance {
     pub(crate) fn expression_of(&self, segment: Range<usize>) -> Option<Expression> {
         let start = segment.start;
         let first = self.text[segment].find(char::is_alphanumeric).unwrap_or(0);
-        self.directions.iter().rev().find_map(|(at, direction)| match direction {
-            DirectionTag::Expression(expression) if *at <= start + first => Some(*expression),
-            _ => None,
-        })
+        direction::expression_at(self.directions.as_slice(), start + first)
     }
 
     /// Whether the avatar nods in these bytes of the text. The last ones of a complete text include

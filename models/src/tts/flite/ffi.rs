@@ -173,9 +173,11 @@ impl Engine {
     }
 
     /// Synthesizes `text` (ASCII). Blocks until the synthesis is complete or the listener stops it.
+    /// `seed`: starts the C library's generator of random numbers, from which the noise comes.
     pub(super) fn synthesise(
         &self,
         voice: Voice,
+        seed: Option<u32>,
         text: &str,
         listener: &mut dyn SynthesisListener,
     ) -> Result<(), String> {
@@ -193,7 +195,7 @@ impl Engine {
         // SAFETY: the order of flite's own `flite_synth_text`; the utterance is deleted on every
         // path below. `utt_set_input_text` copies the text. The streaming information belongs to
         // the utterance's features from `feat_set` on, and `call` outlives `utt_synth`, which is
-        // the only caller of the callback.
+        // the only caller of the callback. `srand` has no precondition.
         unsafe {
             let api = &self.api;
             let utterance = (api.new_utterance)();
@@ -221,6 +223,9 @@ impl Engine {
                 c"streaming_info".as_ptr(),
                 (api.audio_streaming_info_val)(streaming),
             );
+            if let Some(seed) = seed {
+                libc::srand(seed);
+            }
             let made = (api.utt_synth)(utterance);
             (api.delete_utterance)(utterance);
             if call.panicked {

@@ -29,6 +29,8 @@ const TRAILING_SILENCE_SECONDS: f32 = 0.2;
 /// Duration of the first chunk and of the others, in seconds. The first is short for a low latency.
 const FIRST_CHUNK_SECONDS: f32 = 0.02;
 const CHUNK_SECONDS: f32 = 0.1;
+/// Seed of the noise in repeatable speech.
+const NOISE_SEED: u32 = 1;
 
 /// The built-in voices, on threads of their own.
 pub struct Flite {
@@ -42,6 +44,20 @@ impl Flite {
     /// # Errors
     /// [`ErrorKind::NotAvailable`] if flite or its default voice is not installed.
     pub fn start(threads: usize) -> Result<Self, Error> {
+        Self::start_with_noise(threads, None)
+    }
+
+    /// Like [`Self::start`] with one thread. Equal texts give equal samples, in any order. The noise
+    /// of a voice comes from the C library's generator, so nothing else in the process may use it
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_repeatable() -> Result<Self, Error> {
+        Self::start_with_noise(1, Some(NOISE_SEED))
+    }
+
+    fn start_with_noise(threads: usize, seed: Option<u32>) -> Result<Self, Error> {
         let missing = |reason: String| Error::new(ErrorKind::NotAvailable, reason);
         let engine = Engine::shared().map_err(missing)?;
         engine.check_voice(Voice::Slt).map_err(missing)?;
@@ -50,7 +66,7 @@ impl Flite {
         let warm_up = [SynthesisJob::warm_up("flite")];
         let pool = SynthesisPool::start("model-tts", threads.max(1), warm_up, move || {
             Ok(move |job: &SynthesisJob, is_cancelled: &dyn Fn() -> bool| {
-                synthesise_job(engine, job, is_cancelled);
+                synthesise_job(engine, seed, job, is_cancelled);
             })
         })?;
         Ok(Self { pool })
@@ -91,7 +107,12 @@ pub fn check_installed(voice: Voice) -> Result<(), String> {
     Engine::shared()?.check_voice(voice)
 }
 
-fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> bool) {
+fn synthesise_job(
+    engine: &Engine,
+    seed: Option<u32>,
+    job: &SynthesisJob,
+    cancelled: &dyn Fn() -> bool,
+) {
     if job.request.text.len() > MAX_TEXT_BYTES {
         return job.refuse("the text is too long");
     }
@@ -111,7 +132,7 @@ fn synthesise_job(engine: &Engine, job: &SynthesisJob, cancelled: &dyn Fn() -> b
             });
             let silence = vec![0; emitter.sample_count(LEADING_SILENCE_SECONDS)];
             emitter.on_samples(&silence);
-        } else if let Err(reason) = engine.synthesise(voice, &part.spoken, &mut emitter) {
+        } else if let Err(reason) = engine.synthesise(voice, seed, &part.spoken, &mut emitter) {
             return job.sink.send(Event::Failed(Error::new(ErrorKind::Failed, reason)));
         }
         if cancelled() {

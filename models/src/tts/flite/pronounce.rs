@@ -39,7 +39,7 @@ pub(in crate::tts) fn pronounce(
     for part in text::split_segments(text, list) {
         let mut collector = MarksCollector(None);
         if !part.spoken.is_empty() {
-            engine.synthesise(voice, &part.spoken, &mut collector)?;
+            engine.synthesise(voice, None, &part.spoken, &mut collector)?;
         }
         // Punctuation alone has no audio, and therefore no utterance.
         let marks = collector.0.unwrap_or(SpeechMarks { phones: Vec::new(), tokens: Vec::new() });

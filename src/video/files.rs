@@ -1,0 +1,76 @@
+//! Files that appear under their names when they are complete.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::deliver::part_of;
+
+/// A file that is being written. It is removed if it is not completed.
+pub(super) struct Part {
+    file: BufWriter<File>,
+    path: PathBuf,
+    out: PathBuf,
+    is_complete: bool,
+}
+
+impl Part {
+    /// Begins the file `out`. An earlier file of this name stays until it is complete.
+    pub(super) fn create(out: &Path) -> io::Result<Self> {
+        let path = part_of(out);
+        let file = BufWriter::new(File::create(&path)?);
+        Ok(Self { file, path, out: out.to_owned(), is_complete: false })
+    }
+
+    pub(super) fn file(&mut self) -> &mut BufWriter<File> {
+        &mut self.file
+    }
+
+    /// Where it is written.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the file its name.
+    pub(super) fn complete(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.get_ref().sync_all()?;
+        fs::rename(&self.path, &self.out)?;
+        self.is_complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // It may be gone already.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A folder for what a conversion needs. It is removed in the end.
+pub(super) struct WorkFolder(PathBuf);
+
+impl WorkFolder {
+    /// A folder beside the file `out`.
+    pub(super) fn beside(out: &Path) -> io::Result<Self> {
+        let mut name = out.as_os_str().to_owned();
+        name.push(".work");
+        let path = PathBuf::from(name);
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        // What stays is replaced by the next run.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
