@@ -351,6 +351,11 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
             min_free: config.recording.min_free << 20,
             ..control_api::Recordings::default()
         },
+        videos: control_api::Videos {
+            command: None,
+            models: config.models.dir.clone(),
+            avatars: config.avatars.dir.clone(),
+        },
         extract_command: None,
         photo_command: std::env::current_exe().ok().map(|program| {
             let models = config.models.dir.clone();

@@ -277,6 +277,7 @@ impl App {
             .clone()
             .unwrap_or_else(|| vec![this.clone().into(), "photo".into()]);
         let baker = config.bake_command.clone().unwrap_or_else(|| vec![this.clone().into()]);
+        let renderer = config.videos.command.clone().unwrap_or_else(|| vec![this.clone().into()]);
         let deliverer = config.recordings.command.clone().unwrap_or_else(|| vec![this.into()]);
         let limits = RateLimits {
             keys: RateLimit::new(config.limits.per_key),
@@ -344,6 +345,7 @@ impl App {
             preview_renderer: Arc::default(),
             storage,
             recordings: Arc::default(),
+            videos: Arc::default(),
             meetings,
             livekit,
             document_queued: Arc::default(),
@@ -366,6 +368,7 @@ impl App {
             bake_command: baker,
             extract_command: extractor,
             deliver_command: deliverer,
+            video_command: renderer,
         };
         let background_inputs = Mutex::new(Some(inputs));
         Ok(Self { state: Arc::new(state), background_inputs, _lock: lock })
@@ -440,6 +443,7 @@ impl App {
     /// # Panics
     /// If a router was made before.
     pub fn worker_router(&self, engine: Arc<dyn Engine>) -> axum::Router {
+        self.state.videos.serves_no_files.store(true, Ordering::Relaxed);
         assert!(self.state.engine.set(engine).is_ok(), "the engine is set only once");
         if let Some(livekit) = &self.state.livekit {
             livekit.require_registration();

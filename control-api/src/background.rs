@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
@@ -26,6 +27,10 @@ use crate::resources::recordings::delivery::DeliveryTask;
 use crate::resources::recordings::files::RecordingFolder;
 use crate::resources::recordings::storing::StoringTask;
 use crate::resources::recordings::worker::Worker;
+use crate::resources::videos::files::VideoFolder;
+use crate::resources::videos::storing::VideoStoringTask;
+use crate::resources::videos::webhook::VideoWebhooks;
+use crate::resources::videos::worker::VideoTask;
 use crate::state::AppState;
 use crate::state::event_queue::EventReceiver;
 use crate::state::guardrail_callback::GuardrailCallback;
@@ -44,6 +49,8 @@ pub(crate) struct BackgroundInputs {
     pub(crate) bake_command: Vec<OsString>,
     /// Program and arguments that write recordings.
     pub(crate) deliver_command: Vec<OsString>,
+    /// Program and arguments that render videos.
+    pub(crate) video_command: Vec<OsString>,
     /// Program and arguments that extract a document's text.
     pub(crate) extract_command: Vec<OsString>,
 }
@@ -67,6 +74,7 @@ pub(crate) async fn run(
     let callbacks = GuardrailCallbackTask { sender, queue: inputs.guardrail_callbacks, dropped };
     let previews = preview_task(state, inputs.bake_command.clone());
     let bakes = bake_task(state, inputs.bake_command);
+    let videos = video_task(state, inputs.video_command, inputs.deliver_command.clone());
     let worker = recording_worker(state, inputs.deliver_command);
     let ingestion = ingestion_task(state, inputs.extract_command);
     let erasure = EraseTask { store: state.store.clone() };
@@ -83,6 +91,8 @@ pub(crate) async fn run(
         spawn_supervised(tasks, stopped, "recordings", DeliveryTask(worker.clone())),
         spawn_supervised(tasks, stopped, "recording_conversions", ConversionTask(worker)),
         spawn_supervised(tasks, stopped, "recording_storage", storing_task(state)),
+        spawn_supervised(tasks, stopped, "videos", videos),
+        spawn_supervised(tasks, stopped, "video_storage", video_storing_task(state)),
         spawn_supervised(tasks, stopped, "meetings", meeting_task(state)),
         spawn_supervised(tasks, stopped, "key_uses", key_usage_task(state)),
         spawn_supervised(tasks, stopped, "meaning", embedding_task(state)),
@@ -156,6 +166,7 @@ fn lease_task(state: &AppState) -> LeaseTask {
         outbox: state.outbox.clone(),
         bake_queued: Arc::clone(&state.bake_queued),
         document_queued: Arc::clone(&state.document_queued),
+        videos: Arc::clone(&state.videos),
     }
 }
 
@@ -178,6 +189,7 @@ fn recovery_task(state: &AppState) -> RecoveryTask {
         retention_days: state.config.retention_days,
         pending_offers: Arc::clone(&state.pending_offers),
         event_storage: state.event_storage.clone(),
+        videos: Arc::clone(&state.videos),
     }
 }
 
@@ -229,6 +241,57 @@ fn storing_task(state: &AppState) -> StoringTask {
         storage: Arc::clone(&state.storage),
         retry_delay: state.config.recordings.retry_delay,
         queue: Arc::clone(&state.recordings),
+    }
+}
+
+fn video_webhooks(state: &AppState) -> VideoWebhooks {
+    VideoWebhooks {
+        server_id: Arc::clone(&state.server_id),
+        first_attempt_delay: state.config.webhooks.schedule.first().copied().unwrap_or_default(),
+        outbox: state.outbox.clone(),
+    }
+}
+
+fn video_task(
+    state: &AppState,
+    command: Vec<OsString>,
+    convert_command: Vec<OsString>,
+) -> VideoTask {
+    let (engine, queue) = (Arc::clone(&state.engine), Arc::clone(&state.videos));
+    let is_local = state.storage.is_local();
+    // The engine is set when the process has decided what it serves.
+    let can_serve_files = move || {
+        engine.get().is_some() && !(is_local && queue.serves_no_files.load(Ordering::Relaxed))
+    };
+    VideoTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        vault: Arc::clone(&state.vault),
+        registry: state.config.registry.clone(),
+        folder: VideoFolder::of(&state.config.data),
+        command,
+        convert_command,
+        ffmpeg: state.config.recordings.ffmpeg.clone(),
+        min_free: state.config.recordings.min_free,
+        models: state.config.videos.models.clone(),
+        avatars: state.config.videos.avatars.clone(),
+        retry_delay: state.config.recordings.retry_delay,
+        workspace_bytes: state.config.limits.workspace_bytes,
+        can_serve_files: Box::new(can_serve_files),
+        queue: Arc::clone(&state.videos),
+        webhooks: video_webhooks(state),
+    }
+}
+
+fn video_storing_task(state: &AppState) -> VideoStoringTask {
+    VideoStoringTask {
+        store: state.store.clone(),
+        server_id: Arc::clone(&state.server_id),
+        folder: VideoFolder::of(&state.config.data),
+        storage: Arc::clone(&state.storage),
+        retry_delay: state.config.recordings.retry_delay,
+        queue: Arc::clone(&state.videos),
+        webhooks: video_webhooks(state),
     }
 }
 

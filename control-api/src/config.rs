@@ -70,6 +70,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// How recordings are delivered.
     pub recordings: Recordings,
+    /// How videos are made.
+    pub videos: Videos,
     /// `[meetings]`
     pub meetings: MeetingsConfig,
     /// `[livekit]`; `None` = no agent joins LiveKit rooms.
@@ -123,6 +125,7 @@ impl Default for Config {
             ice_servers: Vec::new(),
             storage: StorageConfig::default(),
             recordings: Recordings::default(),
+            videos: Videos::default(),
             meetings: MeetingsConfig::default(),
             livekit: None,
             extract_command: None,
@@ -315,6 +318,19 @@ impl Default for Recordings {
             min_free: 0,
         }
     }
+}
+
+/// How videos are made. What they share with recordings is in [`Recordings`]: ffmpeg, the command
+/// that converts, the delays, the links, and the space that stays free.
+#[derive(Clone, Debug, Default)]
+pub struct Videos {
+    /// Program and arguments that render videos like `visavis`. `render-video` is appended. `None` =
+    /// this program.
+    pub command: Option<Vec<OsString>>,
+    /// `models.dir`: folder of the built-in voices.
+    pub models: PathBuf,
+    /// `avatars.dir`: folder of further stock avatars.
+    pub avatars: Option<PathBuf>,
 }
 
 /// `[meetings]`: the meeting-bot service of the workspaces without their own, and the times of all

@@ -57,9 +57,9 @@ pub(crate) struct FieldError {
 /// Reason in the response while the store rejects writes.
 pub(crate) const STORE_UNWRITABLE: &str = "the store accepts no writes";
 
-/// `Retry-After` when a workspace's drawing queue is full, in seconds: a job may be finished by
+/// `Retry-After` when a workspace's queue of drawings or videos is full, in seconds: a job may be finished by
 /// then.
-const DRAWING_RETRY_AFTER_SECONDS: u64 = 60;
+const QUEUE_RETRY_AFTER_SECONDS: u64 = 60;
 
 /// A resource that was not found; each kind has its own text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ pub(crate) enum Resource {
     Provider,
     DeadLetter,
     Recording,
+    Video,
     Route,
 }
 
@@ -126,7 +127,7 @@ pub(crate) enum ApiError {
     UnknownHost,
     /// 429
     RateLimited(RateLimitExceeded),
-    /// 429: too many drawing jobs of one workspace wait; the response contains the reason.
+    /// 429: too many jobs of one workspace wait; the response contains the reason.
     QueueFull(String),
     /// 429: the workspace has reached a limit (`limits.FIELD`).
     WorkspaceLimit {
@@ -273,6 +274,7 @@ impl Resource {
             Self::Provider => json!({"message": "Provider not found"}),
             Self::ApiKey => json!({"message": "API key not found"}),
             Self::Recording => json!(ErrorBody { error: "Recording not found" }),
+            Self::Video => json!({"message": "Video not found"}),
             Self::Route => json!(ErrorBody { error: "Not found" }),
         }
     }
@@ -378,7 +380,7 @@ impl IntoResponse for ApiError {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
             }
             Self::QueueFull(_) => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(DRAWING_RETRY_AFTER_SECONDS));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(QUEUE_RETRY_AFTER_SECONDS));
             }
             Self::NoCapacity(_) | Self::StoreUnwritable(_) | Self::StoreOutage(_) => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(2));

@@ -17,7 +17,7 @@
 //! | `clock`, `scope`, `secret_key` | time; scopes of API keys; the keys of a server |
 //! | `store/` | the database, one file per table; encryption of secrets |
 //! | `config`, `error` | configuration; every error response, with its exact bytes |
-//! | `storage` | the storage of recordings: a folder, or object storage |
+//! | `storage` | the storage of recordings and videos: a folder, or object storage |
 //! | `state/` | what handlers share, and the handles through which they reach background tasks |
 //! | `web/`, `operations/` | the pages; the table of operations |
 //! | `http/` | connections, authentication, extraction and validation of requests |
@@ -66,7 +66,7 @@ pub mod workspaces;
 pub use app::{App, OpenError};
 pub use config::{
     Config, IceServer, Limits, LiveKitConfig, MeetingsConfig, Network, Recordings, StockAvatar,
-    StorageConfig, Timeouts, Viseme, Webhooks,
+    StorageConfig, Timeouts, Videos, Viseme, Webhooks,
 };
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]

@@ -1,5 +1,5 @@
-//! The storage of recordings: a folder, or object storage of Amazon (and compatible servers), Google
-//! or Azure.
+//! The storage of recordings and videos: a folder, or object storage of Amazon (and compatible
+//! servers), Google or Azure.
 
 use std::io;
 use std::ops::Range;

@@ -37,6 +37,7 @@ use crate::{Error, ErrorKind};
 
 pub use accounts::{Account, Accounts, ProviderTimeouts};
 pub use providers::{Provider, ProviderField, ProviderOption, providers};
+pub use single::is_builtin_tts;
 pub use vendors::{Kind, VENDORS, Vendor};
 pub use voices::VoicesError;
 

@@ -27,6 +27,7 @@ use crate::state::EngineCell;
 use crate::state::event_storage::EventStorage;
 use crate::state::server_report::Reporter;
 use crate::state::supervise::BackgroundTask;
+use crate::state::video_queue::VideoQueue;
 use crate::state::webhook_queue::OutboxMessage;
 use crate::store::ownership::Holder;
 use crate::store::{self, Lock, Store, delivery, server};
@@ -65,6 +66,8 @@ pub(crate) struct LeaseTask {
     pub(crate) bake_queued: Arc<Notify>,
     /// Notified of documents that may be claimed.
     pub(crate) document_queued: Arc<Notify>,
+    /// Notified of videos that may be claimed.
+    pub(crate) videos: Arc<VideoQueue>,
     pub(crate) failure_detector: FailureDetector,
     pub(crate) renewals: Renewals,
     pub(crate) presence: Option<Presence>,
@@ -169,6 +172,7 @@ impl LeaseTask {
         // queued.
         self.bake_queued.notify_one();
         self.document_queued.notify_one();
+        self.videos.queued.notify_one();
         self.store.remove_old_messages(clock::to_micros(MESSAGE_LIFETIME)).await?;
         // Another server may have erased conversations whose files are here.
         erasure::remove_erased_files(&self.store, &self.server_id, &self.data).await?;

@@ -14,13 +14,14 @@ use std::time::Duration;
 use conversation::event::EndReason;
 use tokio::sync::watch;
 
-use crate::clock;
+use crate::clock::{self, Micros};
 use crate::cluster::erasure;
 use crate::events::ending::{end_unjoined, recover_conversation};
 use crate::state::event_storage::EventStorage;
 use crate::state::live_calls::PendingOffers;
 use crate::state::supervise::{BackgroundTask, catch_panic};
-use crate::store::{self, Store};
+use crate::state::video_queue::VideoQueue;
+use crate::store::{self, Lock, Store, idempotency, video};
 
 /// Maximum interval between two sweeps. A conversation may be created at any time, but ends no
 /// sooner than after the join timeout.
@@ -66,6 +67,8 @@ pub(crate) struct RecoveryTask {
     pub(crate) pending_offers: Arc<PendingOffers>,
     /// Stores the ends of conversations.
     pub(crate) event_storage: EventStorage,
+    /// Notified of videos that are deleted because of their age.
+    pub(crate) videos: Arc<VideoQueue>,
 }
 
 impl BackgroundTask for RecoveryTask {
@@ -131,6 +134,7 @@ impl RecoveryTask {
                 }
             }
         }
+        self.delete_old_videos(now).await?;
         if damaged {
             // The failed one stays the oldest, so its age does not say when the next one is due.
             return Ok(MAX_SWEEP_INTERVAL);
@@ -144,5 +148,29 @@ impl RecoveryTask {
         // timeout.
         Ok(Duration::from_micros(u64::try_from(next.min(join)).unwrap_or(0))
             .clamp(MIN_SWEEP_INTERVAL, MAX_SWEEP_INTERVAL))
+    }
+
+    /// Deletes the videos that are too old, and forgets old requests.
+    async fn delete_old_videos(&self, now: Micros) -> store::Result<()> {
+        let mut old = Vec::new();
+        if self.retention_days > 0 {
+            let before = now - clock::to_micros(DAY * self.retention_days);
+            old = self.store.videos_finished_before(before).await?;
+        }
+        for id in &old {
+            let mut tx = self.store.begin_write(Lock::Rows).await?;
+            video::begin_deletion(&mut tx, None, id, now).await?;
+            tx.commit().await?;
+        }
+        if !old.is_empty() {
+            self.videos.begin_deletion();
+        }
+        // Most checks find none and should not write.
+        if self.store.has_old_idempotency_keys(now).await? {
+            let mut tx = self.store.begin_write(Lock::Rows).await?;
+            idempotency::delete_old(&mut tx, now).await?;
+            tx.commit().await?;
+        }
+        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use crate::join::{embed, signaling};
 use crate::resources::agents::shorthand;
 use crate::resources::conversations::{self, control};
 use crate::resources::knowledge::UpdateRequest;
-use crate::resources::{api_keys, characters, custom_avatars, meetings};
+use crate::resources::{api_keys, characters, custom_avatars, meetings, videos};
 use crate::scope::Scope;
 
 /// Compares the outcomes of all changes of `body`; `parse` gives what is used of a valid one.
@@ -214,4 +214,28 @@ fn each_change_of_a_preview_has_the_same_outcome_as_before() {
     check_request("preview", &body, |body| {
         characters::parse_preview_request(body).map(|line| serde_json::from_slice(&line).unwrap())
     });
+}
+
+#[test]
+fn each_change_of_a_video_has_the_same_outcome_as_before() {
+    let body = json!({
+        "avatar_key_id": "nia",
+        "text": "Hello. [pause 1] How are you?",
+        "tts": {
+            "provider": "p",
+            "model_id": "m",
+            "voice_id": "v",
+            "language": "en",
+            "custom_pronunciation": [{"word": "SQL", "pronunciation": "sequel"}],
+        },
+        "size": "720x1280",
+        "frame_rate": 30,
+        "background": "#C0906F",
+        "captions": "burned",
+        "format": "mp4",
+        "title": "t",
+        "callback_url": "https://shop.example/hook",
+        "meta_data": {"k": [1]},
+    });
+    check_request("video", &body, videos::request::parse_json);
 }

@@ -42,6 +42,7 @@ use crate::resources::provider_trials::{ProvidersTest, SampleRequest, TestReques
 use crate::resources::providers::{LocalServerItem, VoiceItem};
 use crate::resources::recordings::Capabilities;
 use crate::resources::servers::ServerItem;
+use crate::resources::videos::{CreatedVideo, ListedVideo, VideoRecord, VideoRequest};
 use crate::store::agent::{self, Agent, Template};
 use crate::store::guardrail::GuardrailDocument;
 use crate::store::mcp::McpDocument;
@@ -86,18 +87,18 @@ fn definitions(contract: Contract) -> Map<String, Value> {
             FeedbackRequest, FromTemplateRequest, LogInRequest, TokenRequest, MeetingRequest, NewKeyRequest,
             OfferRequest, PhotoAvatarBody, PhotoPreviewBody, PreviewRequest, RespondRequest, SampleRequest,
             ShortAgentRequest,
-            SpeakRequest, TestRequest, UpdateRequest, VisitorRequest,
+            SpeakRequest, TestRequest, UpdateRequest, VideoRequest, VisitorRequest,
         );
     } else {
         add!(generator:
             About, Added, Answer, Capabilities, Conversation<'_>, Created, CreatedConversation<'_>,
-            CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
+            CreatedVideo, CredentialItem<'_>, CustomAvatar<'_>, Delivery<'_>, Done, Ended, ErrorBody<'_>, EventItem<'_>, Health,
             InvalidBody<'_>, JoinResponse, LiveKitAccess, Key<'_>, KnowledgeBase<'_>,
-            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, LocalServerItem<'_>, McpCreated, Message, NewKey,
+            KnowledgeBaseWithDocuments<'_>, ListedConversation<'_>, ListedVideo, LocalServerItem<'_>, McpCreated, Message, NewKey,
             NoCapacityBody<'_>, PhotoPreviewResponse, Provider, ProvidersTest, ServerItem<'_>,
             SessionResponse<'_>, StockAvatar, Taken,
             UnusablePhotoBody<'_>,
-            VoiceItem<'_>,
+            VideoRecord, VoiceItem<'_>,
         );
     }
     let mut definitions = generator.take_definitions(true);

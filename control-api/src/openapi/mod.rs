@@ -117,18 +117,22 @@ fn operation_object(operation: &Operation) -> Value {
     if !parameters.is_empty() {
         object.insert("parameters".into(), parameters.into());
     }
+    const JSON: &str = "application/json";
+    const FORM: &str = "multipart/form-data";
     let content = match operation.body {
-        Body::None => None,
-        Body::Json(schema) => Some(("application/json", reference(schema))),
-        Body::Form(schema) => Some(("multipart/form-data", reference(schema))),
-        Body::Sdp => Some(("application/sdp", json!({"type": "string"}))),
-        Body::Trickle => Some(("application/trickle-ice-sdpfrag", json!({"type": "string"}))),
+        Body::None => Vec::new(),
+        Body::Json(schema) => vec![(JSON, reference(schema))],
+        Body::Form(schema) => vec![(FORM, reference(schema))],
+        Body::JsonOrForm(schema, form) => vec![(JSON, reference(schema)), (FORM, reference(form))],
+        Body::Sdp => vec![("application/sdp", json!({"type": "string"}))],
+        Body::Trickle => vec![("application/trickle-ice-sdpfrag", json!({"type": "string"}))],
     };
-    if let Some((media_type, schema)) = content {
-        object.insert(
-            "requestBody".into(),
-            json!({"required": true, "content": {media_type: {"schema": schema}}}),
-        );
+    if !content.is_empty() {
+        let content: Map<String, Value> = content
+            .into_iter()
+            .map(|(media_type, schema)| (media_type.to_owned(), json!({ "schema": schema })))
+            .collect();
+        object.insert("requestBody".into(), json!({"required": true, "content": content}));
     }
     object.insert("responses".into(), responses(operation));
     Value::Object(object)
@@ -148,6 +152,16 @@ fn parameters(operation: &Operation) -> Vec<Value> {
         parameters.push(
             json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
         );
+    }
+    if operation.idempotent {
+        parameters.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            "description": "A key that the client chooses. The same request with the same key gets \
+                            the same response for 24 hours and creates nothing more",
+        }));
     }
     let mut query = |name: &str, schema: Value, description: &str| {
         parameters.push(json!({
@@ -300,7 +314,9 @@ fn docs_page() -> String {
             web::escape(operation.path),
             web::escape(operation.summary),
         ));
-        if let Body::Json(schema) | Body::Form(schema) = operation.body {
+        if let Body::Json(schema) | Body::Form(schema) | Body::JsonOrForm(schema, _) =
+            operation.body
+        {
             let all = schemas::component_schemas();
             let schema_json = serde_json::to_string_pretty(&all[schema]).unwrap_or_default();
             body.push_str(&format!("<p>Body:</p><pre>{}</pre>", web::escape(&schema_json)));

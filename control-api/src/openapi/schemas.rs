@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::json_schema::{form_object, list, schema_ref, text};
 
 /// Bodies without a type: forms, which are no JSON, choices, and objects of no particular form.
-fn untyped_schemas() -> [(&'static str, Value); 7] {
+fn untyped_schemas() -> [(&'static str, Value); 8] {
     let non_empty = || json!({"type": "string", "minLength": 1});
     let file = || json!({"type": "string", "contentMediaType": "application/octet-stream"});
     let object = || json!({"type": "object"});
@@ -20,12 +20,34 @@ fn untyped_schemas() -> [(&'static str, Value); 7] {
     [
         ("KnowledgeForm", form_object(knowledge_form)),
         ("DocumentForm", form_object([("input", file()), ("text", text())])),
+        ("VideoForm", video_form(file())),
         ("CustomAvatarBody", json!({"anyOf": avatar})),
         ("InvalidPhoto", json!({"anyOf": invalid_photo})),
         ("Patch", object()),
         ("Turn", object()),
         ("Document", object()),
     ]
+}
+
+/// The form of a video: the fields of `VideoBody`. Those that are no texts are JSON.
+fn video_form(audio: Value) -> Value {
+    let fields = [
+        "text",
+        "tts",
+        "size",
+        "frame_rate",
+        "background",
+        "captions",
+        "format",
+        "title",
+        "callback_url",
+        "meta_data",
+    ];
+    let mut form = form_object([("avatar_key_id*", text()), ("audio", audio)]);
+    for field in fields {
+        form["properties"][field] = text();
+    }
+    form
 }
 
 /// All schemas, by name.

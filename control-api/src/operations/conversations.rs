@@ -81,9 +81,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         CONVERSATIONS,
         "get",
         "/media/{folder}/{file}",
-        "Read a recording by a link of recording_url; with ranges",
+        "Read a recording or a file of a video by a link of its record; with ranges",
         &[
-            (200, "webm", "The file"),
+            (200, "webm", "The file, with its own media type"),
             (206, "webm", "A part of the file"),
             (403, "Error", "The link is not valid, or has expired"),
             (416, "", "The file has no such part"),

@@ -7,6 +7,7 @@ mod conversations;
 mod joining;
 mod operation;
 mod providers;
+mod videos;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -28,6 +29,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Operation> {
         .chain(conversations::OPERATIONS)
         .chain(joining::OPERATIONS)
         .chain(providers::OPERATIONS)
+        .chain(videos::OPERATIONS)
         .chain(console::OPERATIONS)
 }
 

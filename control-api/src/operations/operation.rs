@@ -18,6 +18,8 @@ pub(crate) enum Body {
     None,
     Json(&'static str),
     Form(&'static str),
+    /// JSON, or a form of the second schema.
+    JsonOrForm(&'static str, &'static str),
     Sdp,
     Trickle,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Operation {
     pub(crate) by_language: bool,
     /// Whether it creates something that counts toward a limit of the workspace.
     pub(crate) workspace_limited: bool,
+    /// Whether it honours the header `Idempotency-Key`.
+    pub(crate) idempotent: bool,
     pub(crate) body: Body,
     /// Status, schema (`""` = no body; `text`, `html`, `sdp`, `wav`, `webm` and `webp`
     /// = this format), meaning.
@@ -65,6 +69,7 @@ pub(crate) const fn op(
         list: false,
         by_language: false,
         workspace_limited: false,
+        idempotent: false,
         body: Body::None,
         responses,
         not_found_schema: None,
@@ -112,6 +117,12 @@ impl Operation {
         self
     }
 
+    /// A client may repeat it with the same `Idempotency-Key`.
+    pub(crate) const fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
     /// [`Scope::Operate`] is sufficient.
     pub(crate) const fn operate_scope(mut self) -> Self {
         self.scope = Scope::Operate;
@@ -140,5 +151,6 @@ pub(crate) const CONTROL: &str = "Control of a conversation";
 pub(crate) const WEBHOOKS: &str = "Webhooks";
 pub(crate) const KEYS: &str = "API keys";
 pub(crate) const PROVIDERS: &str = "Providers";
+pub(crate) const VIDEOS: &str = "Videos";
 pub(crate) const JOINING: &str = "Joining";
 pub(crate) const SERVER: &str = "Server";

@@ -29,6 +29,7 @@ pub(crate) mod servers;
 pub(crate) mod templates;
 pub(crate) mod tools;
 pub(crate) mod variants;
+pub(crate) mod videos;
 
 use std::sync::Arc;
 
@@ -58,4 +59,5 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .merge(servers::routes())
         .merge(templates::routes())
         .merge(tools::routes())
+        .merge(videos::routes())
 }

@@ -24,7 +24,7 @@ use crate::store::variant::{self as table, AgentVariant, Base, Draft, Set, Shown
 use crate::store::{self, Transaction, new_id};
 
 /// Maximum number of variants that the agents of a workspace may want at a time.
-const MAX_IN_USE: i64 = 20;
+pub(super) const MAX_IN_USE: i64 = 20;
 
 const NO_CHARACTER: &str = "cannot change for this avatar, because it was not drawn from a \
     character: choose another avatar";
@@ -71,15 +71,15 @@ const PICTURE_WARNINGS: Warnings = Warnings {
         choose another avatar.",
 };
 
-/// What an agent chooses for an avatar.
+/// What an agent or a video chooses for an avatar.
 #[derive(Clone, Copy, PartialEq)]
-struct Choice<'a> {
-    base: &'a str,
+pub(super) struct Choice<'a> {
+    pub(super) base: &'a str,
     /// `None`: the avatar's own.
-    background: Option<&'a Background>,
-    framing: Framing,
+    pub(super) background: Option<&'a Background>,
+    pub(super) framing: Framing,
     /// `None`: the avatar's own.
-    size: Option<VideoSize>,
+    pub(super) size: Option<VideoSize>,
 }
 
 impl<'a> Choice<'a> {
@@ -99,14 +99,14 @@ impl<'a> Choice<'a> {
     }
 
     /// The same for an avatar whose own size is `own`; `None` if it is shown as it is.
-    fn with_own_size(self, own: VideoSize) -> Option<Self> {
+    pub(super) fn with_own_size(self, own: VideoSize) -> Option<Self> {
         let choice = Self { size: self.size.filter(|size| *size != own), ..self };
         choice.is_variant().then_some(choice)
     }
 
     /// Identifies what the avatar looks like: SHA-256 in hexadecimal. `None` if a field of the
     /// background is missing.
-    fn content_key(&self) -> Option<String> {
+    pub(super) fn content_key(&self) -> Option<String> {
         let background = match self.background {
             Some(background) => Some(background.drawn()?),
             None => None,
@@ -121,8 +121,8 @@ impl<'a> Choice<'a> {
         Some(sha256_hex(&content.ok()?))
     }
 
-    /// The agent's field that makes it a variant.
-    fn field(&self) -> &'static str {
+    /// The field that makes it a variant.
+    pub(super) fn field(&self) -> &'static str {
         if self.background.is_some() {
             "background"
         } else if self.framing == Framing::default() {
@@ -141,7 +141,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-fn is_stock(state: &AppState, avatar: &str) -> bool {
+pub(super) fn is_stock(state: &AppState, avatar: &str) -> bool {
     state.stock_avatars.iter().any(|stock| stock.avatar_key_id == avatar)
 }
 
@@ -162,7 +162,7 @@ async fn own_sizes(
 }
 
 /// Whether an avatar can be drawn as chosen; otherwise why not. `base`: the custom avatar.
-fn check_drawable(
+pub(super) fn check_drawable(
     state: &AppState,
     choice: &Choice<'_>,
     base: Option<&Base>,

@@ -22,6 +22,7 @@ pub(crate) mod recording_queue;
 pub(crate) mod relay;
 pub(crate) mod server_report;
 pub(crate) mod supervise;
+pub(crate) mod video_queue;
 pub(crate) mod voice_cache;
 pub(crate) mod webhook_queue;
 
@@ -54,6 +55,7 @@ use self::recording_queue::RecordingQueue;
 use self::relay::Relay;
 use self::server_report::Reporter;
 use self::supervise::{BackgroundTasks, EVENT_WRITER};
+use self::video_queue::VideoQueue;
 use self::voice_cache::VoiceCache;
 use self::webhook_queue::OutboxMessage;
 use crate::config::{Config, StockAvatar};
@@ -123,6 +125,8 @@ pub(crate) struct AppState {
     pub(crate) storage: Arc<Storage>,
     /// Wakes the tasks of recordings.
     pub(crate) recordings: Arc<RecordingQueue>,
+    /// Wakes the tasks of videos.
+    pub(crate) videos: Arc<VideoQueue>,
     /// What the handlers and the task of meetings share.
     pub(crate) meetings: Arc<Meetings>,
     /// The LiveKit server whose rooms agents join.

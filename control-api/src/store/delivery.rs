@@ -156,8 +156,10 @@ pub(crate) async fn record_attempt(
     reason: Option<&str>,
 ) -> Result<()> {
     sqlx::query(
+        // The delivery of a deleted video is gone.
         "INSERT INTO delivery_try (delivery, attempt, workspace, at_us, took_us, status, error) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (delivery, attempt) DO NOTHING",
+         SELECT $1, $2, $3, $4, $5, $6, $7 WHERE EXISTS (SELECT 1 FROM delivery WHERE id = $1) \
+         ON CONFLICT (delivery, attempt) DO NOTHING",
     )
     .bind(&row.id)
     .bind(row.attempts)
@@ -446,7 +448,8 @@ impl Store {
     }
 
     /// The encrypted secrets that sign for an agent. If the agent was deleted, those that its
-    /// conversation started with.
+    /// conversation started with. A video has its own, and counts as its agent and as its
+    /// conversation.
     pub(crate) async fn signing_secrets(
         &self,
         agent: &str,
@@ -459,7 +462,15 @@ impl Store {
         if own.is_some() {
             return Ok(own);
         }
-        Ok(sqlx::query_scalar("SELECT agent_secrets FROM conversation WHERE id = $1")
+        let started: Option<String> =
+            sqlx::query_scalar("SELECT agent_secrets FROM conversation WHERE id = $1")
+                .bind(conversation)
+                .fetch_optional(self.reader_pool())
+                .await?;
+        if started.is_some() {
+            return Ok(started);
+        }
+        Ok(sqlx::query_scalar("SELECT secrets FROM video WHERE id = $1")
             .bind(conversation)
             .fetch_optional(self.reader_pool())
             .await?)

@@ -15,6 +15,8 @@ pub(crate) const CONVERSION_JOBS: &str = "conversion";
 pub(crate) const AVATAR_JOBS: &str = "avatar";
 /// Avatars that are drawn again after an upgrade.
 pub(crate) const RENEWALS: &str = "renewal";
+/// Videos that are made.
+pub(crate) const VIDEO_JOBS: &str = "video";
 
 /// SQL expression: the number of the last turn of the workspace in column `$workspace` for jobs of
 /// `$kind` (an SQL literal); 0 if it had none.
@@ -50,7 +52,7 @@ pub(crate) async fn record_turn(tx: &mut Transaction, kind: &str, workspace: &st
 mod tests {
     use super::*;
     use crate::store::knowledge_base::{self, Content};
-    use crate::store::{DatabaseLocation, Lock, Store, recording, server};
+    use crate::store::{DatabaseLocation, Lock, Store, recording, server, video, video_job};
 
     /// A store for this test only, with one document for each of these workspaces, in this order.
     async fn store_with_documents(
@@ -157,6 +159,56 @@ mod tests {
             order.push_str(&row.workspace);
         }
         assert_eq!(order, "abcaba");
+        store.close().await;
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[tokio::test]
+    async fn videos_are_made_in_turn_and_interrupted_ones_first() {
+        let text = Content::Text("words".into());
+        let (store, path) = store_with_documents("filmed", &["a"], &text).await;
+        let mut tx = store.begin_write(Lock::Rows).await.unwrap();
+        server::register(&mut tx, "one").await.unwrap();
+        server::set_alive(&mut tx, "one").await.unwrap();
+        for (at, workspace) in (1..).zip(["a", "a", "a", "b", "c", "b"]) {
+            let id = format!("{workspace}{at}");
+            let draft = video::Draft {
+                id: &id,
+                workspace,
+                title: "",
+                avatar: "nia",
+                document: "{}",
+                secrets: "",
+                audio_server: (at == 1).then_some("other"),
+                picture: None,
+                draws: false,
+                format: "webm",
+                size: [512, 512],
+                at,
+            };
+            video::insert(&mut tx, &draft).await.unwrap();
+        }
+        let mut order = String::new();
+        while let Some(row) = video_job::claim(&mut tx, "one", 10).await.unwrap() {
+            order.push_str(&row.workspace);
+            let retry = video_job::Retry {
+                status: video::PROCESSING,
+                reason: "",
+                is_counted: true,
+                next: 20,
+            };
+            video_job::retry_at(&mut tx, &row, &retry, 10).await.unwrap();
+        }
+        assert_eq!(order, "abcab", "the sound is on another server");
+        let again = video_job::claim(&mut tx, "one", 20).await.unwrap().unwrap();
+        assert_eq!((again.attempts, again.error), (1, None));
+        assert!(
+            video_job::claim(&mut tx, "other", 10).await.unwrap().is_some_and(|r| r.id == "a1")
+        );
+        server::set_lost(&mut tx, "one").await.unwrap();
+        let taken_over = video_job::claim(&mut tx, "other", 20).await.unwrap().unwrap();
+        assert_ne!(taken_over.id, "a1");
+        tx.commit().await.unwrap();
         store.close().await;
         std::fs::remove_file(path).unwrap();
     }

@@ -29,6 +29,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "meeting", include_str!("../../migrations/0022_meeting.sql")),
     (23, "livekit_room", include_str!("../../migrations/0023_livekit_room.sql")),
     (24, "framing", include_str!("../../migrations/0024_framing.sql")),
+    (25, "video", include_str!("../../migrations/0025_video.sql")),
 ];
 
 /// All migrations.

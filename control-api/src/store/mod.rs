@@ -25,6 +25,7 @@ pub(crate) mod framing;
 pub(crate) mod guardrail;
 pub(crate) mod headers;
 mod health;
+pub(crate) mod idempotency;
 pub(crate) mod json_record;
 pub(crate) mod knowledge_base;
 pub(crate) mod livekit_room;
@@ -48,6 +49,8 @@ pub(crate) mod tool;
 mod unreadable;
 pub(crate) mod variant;
 pub(crate) mod vault;
+pub(crate) mod video;
+pub(crate) mod video_job;
 mod wal;
 
 use std::ops::{Deref, DerefMut};

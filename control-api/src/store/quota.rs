@@ -35,8 +35,8 @@ pub(crate) async fn count_conversations(
 }
 
 /// Number of bytes that a workspace stores, in their stored form: agents, templates, tools,
-/// guardrails, MCP configurations, credentials, knowledge documents and custom avatars. Both databases know the
-/// length of a long text without reading it.
+/// guardrails, MCP configurations, credentials, knowledge documents, custom avatars, and videos with
+/// their files. Both databases know the length of a long text without reading it.
 pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Result<i64> {
     const SUMS: &str = concat!(
         "SELECT (SELECT COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets)), 0) \
@@ -57,6 +57,8 @@ pub(crate) async fn stored_bytes(tx: &mut Transaction, workspace: &str) -> Resul
          + COALESCE(OCTET_LENGTH(person), 0) + COALESCE(OCTET_LENGTH(background), 0)",
         " + COALESCE(OCTET_LENGTH(output), 0) + COALESCE(OCTET_LENGTH(poses), 0)), 0) \
          FROM custom_avatar WHERE workspace = $1)",
+        " + (SELECT CAST(COALESCE(SUM(OCTET_LENGTH(document) + OCTET_LENGTH(secrets) + bytes), 0) \
+         AS BIGINT) FROM video WHERE workspace = $1)",
     );
     Ok(sqlx::query_scalar(SUMS).bind(workspace).fetch_one(&mut **tx).await?)
 }

@@ -3,7 +3,8 @@
 //! of [`super::custom_avatar`].
 //!
 //! An agent refers to the row that it wants (`background`) and, until that one is finished, to the
-//! finished one that its calls show (`shown_background`). A row without an agent is deleted.
+//! finished one that its calls show (`shown_background`). A video refers to the row that it shows
+//! (`picture`). A row to which nothing refers is deleted.
 
 use super::framing::{Framing, VideoSize};
 use super::{Db, Result, SqlBuilder, Store, Transaction};
@@ -90,6 +91,17 @@ pub(crate) async fn find(
     .await?)
 }
 
+/// Whether a row is not drawn yet: an avatar itself, or a variant.
+pub(crate) async fn is_pending(tx: &mut Transaction, id: &str) -> Result<bool> {
+    let found: Option<String> = sqlx::query_scalar(
+        "SELECT id FROM custom_avatar WHERE id = $1 AND status IN ('QUEUED', 'PROCESSING')",
+    )
+    .bind(id)
+    .fetch_optional(&mut **tx)
+    .await?;
+    Ok(found.is_some())
+}
+
 /// Queues a failed job once more.
 pub(crate) async fn retry(tx: &mut Transaction, id: &str, at: Micros) -> Result<()> {
     sqlx::query(
@@ -169,14 +181,16 @@ pub(crate) async fn count_others(
     .await?)
 }
 
-/// Deletes the rows of a workspace that no agent refers to.
+/// Deletes the rows of a workspace that no agent and no video refers to.
 pub(crate) async fn delete_unused(tx: &mut Transaction, workspace: &str) -> Result<()> {
     let done = sqlx::query(
         "DELETE FROM custom_avatar WHERE workspace = $1 AND base_avatar IS NOT NULL \
          AND id NOT IN (SELECT background FROM agent \
          WHERE workspace = $1 AND background IS NOT NULL) \
          AND id NOT IN (SELECT shown_background FROM agent \
-         WHERE workspace = $1 AND shown_background IS NOT NULL)",
+         WHERE workspace = $1 AND shown_background IS NOT NULL) \
+         AND id NOT IN (SELECT picture FROM video \
+         WHERE workspace = $1 AND picture IS NOT NULL)",
     )
     .bind(workspace)
     .execute(&mut **tx)

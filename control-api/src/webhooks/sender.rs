@@ -61,6 +61,8 @@ impl WebhookSender {
             Err(SendError::Net(
                 error @ (egress::Error::ForbiddenAddress | egress::Error::Invalid(_)),
             )) => (None, Some(error.to_string()), true),
+            // What the secret belonged to was deleted.
+            Err(error @ SendError::NoSecret) => (None, Some(error.to_string()), true),
             Err(error) => (None, Some(error.to_string()), false),
         };
         (Attempt { at, duration: clock::now() - at, status, error }, fatal)

@@ -56,6 +56,19 @@ fn deliver(arguments: &[String]) {
 }
 
 fn convert(arguments: &[String]) {
+    let after = |flag: &str| {
+        let at = arguments.iter().position(|word| word == flag)?;
+        arguments.get(at + 1)
+    };
+    // A video: what becomes of it is in its last line.
+    if let Some(format) = after("--format") {
+        let captions = after("--captions").map(|file| fs::read_to_string(file).unwrap());
+        assert!(captions.is_none_or(|text| text.starts_with("WEBVTT")));
+        let mut video = fs::read(&arguments[0]).unwrap();
+        video.extend(format!("\n{format} {}", after("--captions").is_some()).bytes());
+        fs::write(&arguments[1], video).unwrap();
+        return;
+    }
     assert!(fs::read(&arguments[0]).unwrap().starts_with(&[0x1a, 0x45, 0xdf, 0xa3]), "no WebM");
     assert_eq!(arguments[2], "--ffmpeg");
     if arguments[3].ends_with("broken") {

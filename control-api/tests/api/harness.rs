@@ -372,6 +372,7 @@ impl TestServer {
         config.recordings.command =
             Some(vec![env!("CARGO_BIN_EXE_visavis-deliver-under-test").into()]);
         config.recordings.retry_delay = Duration::from_millis(10);
+        config.videos.command = Some(vec![env!("CARGO_BIN_EXE_visavis-film-under-test").into()]);
         config.database_url = database_url(folder).await;
         change(&mut config);
         let net =

@@ -51,7 +51,7 @@ impl Vendor {
 }
 
 /// Models with the operator's account of OpenAI at `url`, and scripted ones.
-fn registry(url: Option<&str>) -> Arc<Registry> {
+pub(crate) fn registry(url: Option<&str>) -> Arc<Registry> {
     let account = |url: &str| Account {
         url: Some(url.to_owned()),
         token: Some(SECRET.into()),

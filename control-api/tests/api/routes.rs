@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{TempFolder, TestServer, agent_body, joined_event};
 use crate::interface_rows::UNKNOWN_ID;
+use crate::videos::SOUND;
 
 /// Path, method and whether an API key authorizes it, for every operation.
 fn operations() -> Vec<(String, String, bool)> {
@@ -91,7 +92,9 @@ async fn nothing_of_another_workspace_is_visible() {
     let template = json!({"template_name": "t", "template_system_prompt": "p"});
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let face = json!({"avatar_name": "Z", "gender": "female", "input_image": image});
+    let sound = json!({"avatar_key_id": "ada", "audio": SOUND});
     let ids = [
+        ("/v1/ext/video/", create_resource("/v1/ext/video", sound).await),
         ("/v1/ext/agent/", create_resource("/v1/ext/agent", agent_body(json!({}))).await),
         ("/v1/ext/guardrail/", create_resource("/v1/ext/guardrail", guardrail.clone()).await),
         ("/v1/ext/mcp/", create_resource("/v1/ext/mcp", mcp.clone()).await),
@@ -100,7 +103,7 @@ async fn nothing_of_another_workspace_is_visible() {
         ("/v2/custom-avatar/", create_resource("/v2/custom-avatar", face).await),
         ("/v1/ext/apikey/", create_resource("/v1/ext/apikey", json!({"name": "n"})).await),
     ];
-    let agent_id = ids[0].1.clone();
+    let agent_id = ids[1].1.clone();
     let (conversation, _) = server.create_conversation(&agent_id).await;
     server.engine.record_event(&conversation, 0, 0.0, joined_event());
     server.wait_for_status(&conversation, "IN_PROGRESS").await;
@@ -147,13 +150,14 @@ async fn nothing_of_another_workspace_is_visible() {
         "/v1/ext/templates",
         "/v1/ext/kbs",
         "/v2/custom-avatars",
+        "/v1/ext/videos",
         "/v1/ext/conversation",
         "/v1/ext/deadletters",
     ] {
         assert_eq!(server.get(list).await.expect_status(200), json!([]), "{list}");
     }
     let stolen = server
-        .post("/v1/ext/agent", agent_body(json!({"guardrail": [ids[1].1]})))
+        .post("/v1/ext/agent", agent_body(json!({"guardrail": [ids[2].1]})))
         .await
         .expect_status(400);
     assert_eq!(stolen["details"][0]["field"], "guardrail[0]");

@@ -9,7 +9,7 @@ use crate::harness::{TEST_API_KEY, TempFolder, TestServer, agent_body, wait_for}
 use crate::interface_rows::UNKNOWN_ID;
 
 /// The operations that a key of scope `operate` may use in addition to reads.
-const OPERATE_OPERATIONS: [(&str, &str); 14] = [
+const OPERATE_OPERATIONS: [(&str, &str); 16] = [
     ("POST", "/v1/auth/conversation"),
     ("POST", "/v1/ext/conversation"),
     ("DELETE", "/v1/ext/conversation/{id}"),
@@ -24,6 +24,8 @@ const OPERATE_OPERATIONS: [(&str, &str); 14] = [
     ("POST", "/v1/ext/apikey"),
     ("POST", "/v1/livekit/token"),
     ("POST", "/v1/ext/provider/{provider}/sample"),
+    ("POST", "/v1/ext/video"),
+    ("DELETE", "/v1/ext/video/{id}"),
 ];
 
 /// Creates a key with a scope in the workspace of the server's own key.

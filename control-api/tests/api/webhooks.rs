@@ -28,7 +28,7 @@ const ALL_EVENTS: [&str; 11] = [
     "user.stopped_speaking",
 ];
 
-fn check_signature(webhook: &ReceivedWebhook, secret: &str) {
+pub(crate) fn check_signature(webhook: &ReceivedWebhook, secret: &str) {
     let header = |name: &str| webhook.headers[name].to_str().unwrap();
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let signed =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine_api::{LlmChoice, SttChoice, TtsChoice};
 
-use super::{Kind, Registry, settings};
+use super::{Kind, Registry, normalize_name, settings};
 use crate::llm::Llm;
 use crate::stt::Stt;
 use crate::tts::Tts;
@@ -58,6 +58,12 @@ impl Registry {
         let defaults = self.default_providers(kind, workspace);
         defaults.first().copied().unwrap_or("builtin").to_owned()
     }
+}
+
+/// Whether a TTS provider is one of the built-in voices, which speak in any process.
+#[must_use]
+pub fn is_builtin_tts(provider: &str) -> bool {
+    matches!(normalize_name(provider).as_str(), "" | "builtin" | "visavis" | "hibari" | "flite")
 }
 
 fn sentence(text: String) -> String {

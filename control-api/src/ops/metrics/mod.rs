@@ -82,7 +82,7 @@ async fn metrics(
 
 /// Metrics of the control plane.
 fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
-    let written = &state.recordings.deliveries;
+    let (written, rendered) = (&state.recordings.deliveries, &state.videos.rendered);
     let host = state.engine();
     let failing = state.store.health.failure_reason().is_some();
     let stores_events = state.persistence_failure().is_none();
@@ -165,6 +165,26 @@ fn control_plane_metrics(state: &AppState) -> Vec<MetricFamily> {
              MP4.",
         )
         .with_value(written.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
+        MetricFamily::counter(
+            "visavis_videos_rendered",
+            "Videos of text or sound that child processes have rendered.",
+        )
+        .with_value(rendered.count.load(Ordering::Relaxed)),
+        MetricFamily::counter(
+            "visavis_video_seconds",
+            "Duration of the videos that child processes have rendered.",
+        )
+        .with_value(rendered.duration_ms.load(Ordering::Relaxed) as f64 / 1e3),
+        MetricFamily::counter(
+            "visavis_video_cpu_seconds",
+            "CPU time of the child processes that have rendered videos, without conversions.",
+        )
+        .with_value(rendered.cpu_us.load(Ordering::Relaxed) as f64 / 1e6),
+        MetricFamily::counter(
+            "visavis_video_upload_failures",
+            "Failed attempts to upload a video into the storage.",
+        )
+        .with_value(state.videos.failed_uploads.load(Ordering::Relaxed)),
     ]
 }
 
@@ -220,6 +240,8 @@ async fn store_metrics(store: &Store) -> store::Result<Vec<MetricFamily>> {
     let deliveries = store.delivery_counts().await?;
     let recordings = store.recording_counts().await?;
     let waiting = store.waiting_recordings().await?;
+    let videos = store.video_counts().await?;
+    let waiting_videos = store.waiting_videos().await?;
     let conversations = store.conversation_counts().await?;
     Ok(vec![
         MetricFamily::gauge(
@@ -243,6 +265,18 @@ async fn store_metrics(store: &Store) -> store::Result<Vec<MetricFamily>> {
             "Recordings that wait after a failure: for space, for the storage, or for another attempt.",
         )
         .with_value(u64::try_from(waiting).unwrap_or(0)),
+        MetricFamily::gauge("visavis_videos", "Videos in the store, by state.").with_each(
+            "state",
+            states(
+                &["queued", "processing", "storing", "completed", "failed", "deleting"],
+                videos,
+            ),
+        ),
+        MetricFamily::gauge(
+            "visavis_videos_waiting",
+            "Videos that wait after a failure: for space, for the storage, or for another attempt.",
+        )
+        .with_value(u64::try_from(waiting_videos).unwrap_or(0)),
         MetricFamily::gauge("visavis_conversations", "Conversations in the store, by state.")
             .with_each("state", states(&["started", "in_progress", "ended"], conversations)),
     ])

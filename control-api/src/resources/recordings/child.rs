@@ -1,4 +1,4 @@
-//! The child processes that write the delivered files, with the lowest priority.
+//! The child processes that write the files of recordings and videos, with the lowest priority.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
 use crate::store::agent::RecordingChannels;
@@ -26,7 +26,7 @@ const FAILED: &str = "the process that writes it failed";
 
 /// Why a file was not written, as the end of a sentence for users.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Another attempt would fail, too.
     Permanent(String),
     /// Another attempt may succeed.
@@ -37,8 +37,8 @@ pub(super) enum Failure {
 }
 
 /// The failure of an operation on a file.
-pub(super) fn io_failure(error: &io::Error) -> Failure {
-    tracing::warn!(%error, "cannot process the files of a recording");
+pub(crate) fn io_failure(error: &io::Error) -> Failure {
+    tracing::warn!(%error, "cannot process the files of a recording or a video");
     let reason = engine_api::describe_disk_error(error);
     if engine_api::is_out_of_space(error) {
         Failure::Waiting(reason)
@@ -78,15 +78,16 @@ pub(super) async fn deliver(
         "--channels".into(),
         channels.into(),
     ];
-    let output = run(command, &arguments).await?;
-    serde_json::from_slice(&output).map_err(|error| {
+    let mut last = String::new();
+    run(command, &arguments, &[], |line| line.clone_into(&mut last)).await?;
+    serde_json::from_str(&last).map_err(|error| {
         tracing::warn!(%error, "a process that writes a recording reports nothing");
         Failure::Temporary(FAILED.into())
     })
 }
 
 /// Writes the MP4 file `out` from a delivered WebM file.
-pub(super) async fn convert(
+pub(crate) async fn convert(
     command: &[OsString],
     ffmpeg: &Path,
     recording: &Path,
@@ -99,17 +100,23 @@ pub(super) async fn convert(
         "--ffmpeg".into(),
         ffmpeg.into(),
     ];
-    run(command, &arguments).await.map(drop)
+    run(command, &arguments, &[], |_| {}).await
 }
 
-async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Failure> {
+/// Runs a child process to its end, with `input` on its standard input, and gives each line of its
+/// output to `on_line`. The child is killed when the future is dropped.
+pub(crate) async fn run(
+    command: &[OsString],
+    arguments: &[OsString],
+    input: &[u8],
+    mut on_line: impl FnMut(&str),
+) -> Result<(), Failure> {
     let failed = |error: io::Error| {
-        tracing::warn!(%error, "a process that writes a recording cannot be run");
+        tracing::warn!(%error, "a process that writes a file cannot be run");
         Failure::Temporary("the process that writes it cannot be run".into())
     };
-    let (program, first) = command
-        .split_first()
-        .ok_or_else(|| Failure::Permanent("no program writes recordings".into()))?;
+    let (program, first) =
+        command.split_first().ok_or_else(|| Failure::Permanent("no program writes it".into()))?;
     let mut child = Command::new(program)
         .args(first)
         .args(arguments)
@@ -121,24 +128,39 @@ async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Fa
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+    let (Some(mut stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
         return Err(Failure::Temporary("the process that writes it cannot be run".into()));
     };
-    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let mut errors = Vec::new();
     let work = async {
         // A child that writes more fails at the closed pipe.
-        let mut stdout = stdout.take(MAX_OUTPUT_BYTES);
+        let mut lines = BufReader::new(stdout.take(MAX_OUTPUT_BYTES)).lines();
         let mut stderr = stderr.take(MAX_OUTPUT_BYTES);
-        tokio::try_join!(stdout.read_to_end(&mut output), stderr.read_to_end(&mut errors))?;
-        drop((stdout, stderr));
-        child.wait().await
+        let write = async {
+            // A child that ends early is reported by its status.
+            let _ = stdin.write_all(input).await;
+            Ok::<_, io::Error>(())
+        };
+        let read = async {
+            while let Some(line) = lines.next_line().await? {
+                on_line(&line);
+            }
+            Ok::<_, io::Error>(())
+        };
+        tokio::try_join!(write, read, stderr.read_to_end(&mut errors))?;
+        drop((lines, stderr));
+        let status = child.wait().await;
+        drop(stdin);
+        status
     };
     let status = tokio::time::timeout(TIMEOUT, work)
         .await
         .map_err(|_| Failure::Temporary("the process that writes it takes too long".into()))?
         .map_err(failed)?;
     if status.success() {
-        return Ok(output);
+        return Ok(());
     }
     let errors = String::from_utf8_lossy(&errors);
     let reason = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -147,7 +169,7 @@ async fn run(command: &[OsString], arguments: &[OsString]) -> Result<Vec<u8>, Fa
         Some(EXIT_UNREADABLE) if !reason.is_empty() => Err(Failure::Permanent(reason.into())),
         Some(EXIT_NO_SPACE) => Err(Failure::Waiting("the disk is full".into())),
         _ => {
-            tracing::warn!(%status, reason, "a process that writes a recording failed");
+            tracing::warn!(%status, reason, "a process that writes a file failed");
             Err(Failure::Temporary(FAILED.into()))
         }
     }

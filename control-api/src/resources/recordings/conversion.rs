@@ -102,7 +102,7 @@ impl ConversionTask {
 }
 
 /// Why there is no MP4 without ffmpeg.
-pub(super) const NO_FFMPEG: &str = "ffmpeg is not installed on the server";
+pub(crate) const NO_FFMPEG: &str = "ffmpeg is not installed on the server";
 
 /// The warning of a recording that is WebM although the agent asks for MP4.
 pub(super) fn not_mp4(reason: &str) -> String {

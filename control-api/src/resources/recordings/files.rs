@@ -135,7 +135,7 @@ impl RecordingFolder {
 }
 
 /// Removes a file, if it exists.
-pub(super) async fn remove(file: &Path) -> io::Result<()> {
+pub(crate) async fn remove(file: &Path) -> io::Result<()> {
     match tokio::fs::remove_file(file).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

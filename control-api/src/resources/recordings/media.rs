@@ -1,5 +1,5 @@
-//! `GET /media/{key}`: a file of the local storage, by a signed link and without an API key. Object
-//! storage is read by links of its own.
+//! `GET /media/{key}`: a file of the local storage, by a signed link and without an API key: of a
+//! recording, or of a video. Object storage is read by links of its own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,9 +17,11 @@ use super::{content_type, file_name, storage_key};
 use crate::clock;
 use crate::error::{ApiError, Resource};
 use crate::http::extract::Path;
+use crate::resources::videos::files::StoredFile;
 use crate::state::AppState;
 use crate::storage::{self, FileKind};
 use crate::store::recording::STORED;
+use crate::store::video::COMPLETED;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/media/{folder}/{file}", get(read))
@@ -82,12 +84,16 @@ async fn read(
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let not_found = || ApiError::NotFound(Resource::Recording);
     let key = format!("{folder}/{file}");
     check_link(&state, &key, query.as_deref().unwrap_or_default())?;
-    let (id, format) = parse_key(&key).ok_or_else(not_found)?;
-    let row = state.store.recording(&id.to_string()).await?.ok_or_else(not_found)?;
-    if row.status != STORED || row.storage_key != key || !state.storage.is_local() {
+    let video = StoredFile::parse_key(&key);
+    let what = if video.is_some() { Resource::Video } else { Resource::Recording };
+    let not_found = || ApiError::NotFound(what);
+    let (content_type, name) = match video {
+        Some((id, file)) => find_video(&state, &id, file).await?,
+        None => find_recording(&state, &key).await?,
+    };
+    if !state.storage.is_local() {
         return Err(not_found());
     }
     let failed = |error: storage::Error| {
@@ -95,13 +101,12 @@ async fn read(
             // It may be on another server.
             not_found()
         } else {
-            ApiError::Internal("Failed to read the recording", error.to_string())
+            ApiError::Internal("Failed to read the file", error.to_string())
         }
     };
     let size = state.storage.size(&key).await.map_err(failed)?;
     let wanted = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
-    let name = file_name(id, format);
-    let kind = FileKind { content_type: content_type(format), name: &name };
+    let kind = FileKind { content_type, name: &name };
     let mut response = match parse_range(wanted, size) {
         Err(()) => {
             let mut response = StatusCode::RANGE_NOT_SATISFIABLE.into_response();
@@ -130,6 +135,31 @@ async fn read(
     set_text(&mut response, header::CONTENT_DISPOSITION, &kind.disposition("inline"));
     set_text(&mut response, header::ACCEPT_RANGES, "bytes");
     Ok(response)
+}
+
+/// Type and name of the recording with a key, if it is in the storage.
+async fn find_recording(state: &AppState, key: &str) -> Result<(&'static str, String), ApiError> {
+    let not_found = || ApiError::NotFound(Resource::Recording);
+    let (id, format) = parse_key(key).ok_or_else(not_found)?;
+    let row = state.store.recording(&id.to_string()).await?.ok_or_else(not_found)?;
+    if row.status != STORED || row.storage_key != key {
+        return Err(not_found());
+    }
+    Ok((content_type(format), file_name(id, format)))
+}
+
+/// Type and name of a file of a video, if it is in the storage.
+async fn find_video(
+    state: &AppState,
+    id: &str,
+    file: StoredFile,
+) -> Result<(&'static str, String), ApiError> {
+    let not_found = || ApiError::NotFound(Resource::Video);
+    let row = state.store.video_in_any_workspace(id).await?.ok_or_else(not_found)?;
+    if row.status != COMPLETED || !StoredFile::all_of(&row).contains(&file) {
+        return Err(not_found());
+    }
+    Ok((file.content_type(), file.name(id)))
 }
 
 /// Sets a header to a text of this server.

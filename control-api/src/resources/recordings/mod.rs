@@ -7,7 +7,7 @@
 //!                             media (local folder), or a link to the storage <-+
 //! ```
 
-mod child;
+pub(crate) mod child;
 pub(crate) mod conversion;
 pub(crate) mod delivery;
 pub(crate) mod files;
@@ -35,6 +35,7 @@ use crate::events::{self, record};
 use crate::http::auth::ApiCaller;
 use crate::http::extract::Path;
 use crate::resources::conversations::find_conversation;
+use crate::resources::videos::{Captions, VideoFormat};
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
 use crate::store::agent::RecordingFormat;
@@ -42,17 +43,19 @@ use crate::store::conversation::{ENDED, Row as Conversation};
 use crate::store::recording::{self as table, DELETING};
 use crate::store::{self, Lock};
 
+/// Why no video can be made without models.
+const NO_MODELS: &str = "This server has no models.";
 /// Maximum delay between two attempts.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(600);
 /// Delay after a failure of the store.
 const STORE_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Maximum interval between two looks at recordings that are not due yet.
-const POLL_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval between two looks without a notification: another server may have erased something.
 const IDLE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Waits until a task may have something to do again. `is_more`: whether something is waiting.
-async fn pause(
+pub(crate) async fn pause(
     what: &str,
     is_more: store::Result<bool>,
     retry_delay: Duration,
@@ -62,7 +65,7 @@ async fn pause(
         Ok(true) => retry_delay.min(POLL_INTERVAL),
         Ok(false) => IDLE_INTERVAL,
         Err(error) => {
-            tracing::error!(what, %error, "cannot process the queue of recordings");
+            tracing::error!(what, %error, "cannot process a queue");
             STORE_RETRY_DELAY
         }
     };
@@ -91,7 +94,7 @@ fn content_type(format: &str) -> &'static str {
 }
 
 /// Delay before the next attempt, after this many failed ones.
-fn retry_delay(first: Duration, failed: i64) -> Duration {
+pub(crate) fn retry_delay(first: Duration, failed: i64) -> Duration {
     let doublings = u32::try_from(failed.clamp(0, 16)).unwrap_or(0);
     first.saturating_mul(1 << doublings).min(MAX_RETRY_DELAY.max(first))
 }
@@ -100,6 +103,19 @@ fn retry_delay(first: Duration, failed: i64) -> Duration {
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Capabilities {
     recording: RecordingCapability,
+    video: VideoCapability,
+}
+
+/// Whether videos can be made, and how.
+#[derive(Serialize, JsonSchema)]
+struct VideoCapability {
+    available: bool,
+    /// Why not.
+    reason: Option<String>,
+    /// `mp4` needs ffmpeg.
+    formats: Vec<VideoFormat>,
+    /// `burned` needs ffmpeg.
+    captions: Vec<Captions>,
 }
 
 /// Whether calls can be recorded, and their recordings can be stored.
@@ -126,7 +142,21 @@ async fn capabilities(
         reason,
         formats: [RecordingFormat::Webm].into_iter().chain(mp4).collect(),
     };
-    Ok(axum::Json(Capabilities { recording }))
+    let has_ffmpeg = state.config.recordings.ffmpeg.is_some();
+    let reason = state.config.registry.is_none().then(|| NO_MODELS.to_owned());
+    let video = VideoCapability {
+        available: reason.is_none(),
+        reason,
+        formats: [VideoFormat::Webm]
+            .into_iter()
+            .chain(has_ffmpeg.then_some(VideoFormat::Mp4))
+            .collect(),
+        captions: [Captions::None, Captions::Vtt]
+            .into_iter()
+            .chain(has_ffmpeg.then_some(Captions::Burned))
+            .collect(),
+    };
+    Ok(axum::Json(Capabilities { recording, video }))
 }
 
 /// Why recordings of this server do not get into the storage now, in one sentence; `None` if they

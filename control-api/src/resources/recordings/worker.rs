@@ -111,16 +111,7 @@ impl Worker {
 
     /// Whether a file of about this size fits onto the disk.
     pub(super) fn check_space(&self, bytes: u64) -> Result<(), Failure> {
-        let status = rustix::fs::statvfs(&self.folder.0)
-            .map_err(|error| child::io_failure(&io::Error::from(error)))?;
-        let free = status.f_bavail.saturating_mul(status.f_frsize);
-        if free < bytes {
-            return Err(Failure::Waiting("the disk is full".into()));
-        }
-        if free < self.min_free {
-            return Err(Failure::Waiting("the disk is almost full".into()));
-        }
-        Ok(())
+        check_space(&self.folder.0, bytes, self.min_free)
     }
 
     async fn finish(&self, row: &Row, id: ConversationId, finished: Finished) -> store::Result<()> {
@@ -183,6 +174,21 @@ impl Worker {
         }
         tx.commit().await
     }
+}
+
+/// Whether a file of about this size fits into a folder. `min_free`: bytes that stay free on its
+/// disk.
+pub(crate) fn check_space(folder: &Path, bytes: u64, min_free: u64) -> Result<(), Failure> {
+    let status =
+        rustix::fs::statvfs(folder).map_err(|error| child::io_failure(&io::Error::from(error)))?;
+    let free = status.f_bavail.saturating_mul(status.f_frsize);
+    if free < bytes {
+        return Err(Failure::Waiting("the disk is full".into()));
+    }
+    if free < min_free {
+        return Err(Failure::Waiting("the disk is almost full".into()));
+    }
+    Ok(())
 }
 
 /// Removes what an attempt that failed has left: a part of a file would take the space that others
