@@ -23,10 +23,11 @@ macro_rules! assets {
 
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
-    CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css";
+    CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css",
+        "video.css";
     JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agent-picture-fields.js",
         "agent-recording-fields.js", "agent-warnings.js", "agents.js", "api.js", "app.js",
-        "avatars.js", "background-values.js", "background-widget.js", "chain-test.js",
+        "audio-widget.js", "avatars.js", "background-values.js", "background-widget.js", "chain-test.js",
         "character.js", "control.js", "conversation.js", "conversations.js", "credentials.js",
         "deliveries.js", "dom.js", "editor.js", "field-ids.js", "files.js", "form.js",
         "guardrails.js", "keys.js", "knowledge.js", "local-llm.js", "login.js", "mcp.js",
@@ -36,7 +37,7 @@ const ASSETS: &[Asset] = assets! {
         "recording.js", "records.js", "sample-player.js", "scope.js", "selectable-avatars.js",
         "servers.js", "slider.js", "templates.js", "timed-lines.js", "tools.js",
         "transcript-follower.js", "transcript-view.js", "transcript.js", "turns.js", "ui.js",
-        "voice-picker.js", "webhooks.js", "widgets.js";
+        "video-new.js", "video-values.js", "video.js", "videos.js", "voice-picker.js", "webhooks.js", "widgets.js";
 };
 
 /// `GET /console`, all paths below it, and `GET /assets/console/{file}`.
