@@ -215,6 +215,7 @@ function voiceSection(providers, preview) {
       {
         path: "tts.voice_id",
         label: "Voice",
+        name: "The voice",
         kind: "voice",
         class: "wide",
         placeholder: "the voice of the avatar, or the provider's default",

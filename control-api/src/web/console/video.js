@@ -146,10 +146,10 @@ function player(video, name, path, signal) {
     controls: true,
     playsinline: true,
     preload: "metadata",
-    width: video.width,
-    height: video.height,
     "aria-label": name,
   });
+  node.style.setProperty("--width", `${video.width}px`);
+  node.style.setProperty("--ratio", String(video.width / video.height));
   let isSecondLink = false;
   const show = (record) => {
     node.replaceChildren();
@@ -192,7 +192,7 @@ function player(video, name, path, signal) {
     node.load();
   });
   show(video);
-  return [node, message];
+  return h("div", { class: "video-player" }, node, message);
 }
 
 /** A link that downloads a file with a new link, because the one of the page may have expired. */
