@@ -22,6 +22,7 @@ export class ApiError extends Error {
     if (this.status === 413) return "The request is too large.";
     if (this.status === 429 && this.details.length)
       return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
+    if (this.status === 429 && this.reason) return toSentence(this.reason);
     if (this.status === 429)
       return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
     if (this.status === 502 && this.reason) return toSentence(this.reason);

@@ -108,11 +108,7 @@ export async function newVideoPage({ query, signal, navigate, setUnsavedCheck })
     backLink("Videos", "/console/videos"),
     pageHeader("New video", "An avatar speaks a text, or moves its lips to a sound."),
     !capability.available &&
-      h(
-        "p",
-        { class: "note" },
-        `This server cannot make videos: ${capability.reason ?? "it has no models"}`,
-      ),
+      h("p", { class: "note" }, `No video can be made now. ${capability.reason ?? ""}`),
     formView.node,
   ].filter(Boolean);
 }
