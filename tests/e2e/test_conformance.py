@@ -472,6 +472,7 @@ def credentials(store_run):
         "tool": {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}},
         "template": {"template_name": "t", "template_system_prompt": "p"},
         "apikey": {"name": "n"},
+        "video": {"avatar_key_id": face, "text": "Hello.", "tts": {"provider": "flite"}},
     }
     ids = {name: create(f"/v1/ext/{name}", body)["id"] for name, body in bodies.items()}
     raw, kind = multipart_body(

@@ -749,6 +749,8 @@ def test_each_console_page_is_accessible(server, console):
         "guardrails/new",
         "mcp/new",
         "conversations",
+        "videos",
+        "videos/new",
         f"conversations/{conversation}",
         f"conversations/{conversation}?tab=events",
         f"conversations/{conversation}?tab=about",

@@ -2,48 +2,17 @@
 picture that was sent then."""
 
 import bisect
-import hashlib
-import itertools
 
 import pytest
 
 from kit.recording_file import download, wait_for_recording
+from kit.seeking import digest_of, misses, pictures_of, seek_in_browser, seek_times
 from kit.typed_call import create_typed_agent, run_call
 
 GREETING = (
     "Welcome to the museum of old clocks. Most of them still run, and strike every hour of the day "
     "and of the night."
 )
-SEEKS = 20
-#: Shows the file at each of these times: the time of its picture in seconds, and the SHA-256 of its
-#: planes.
-SEEK_SCRIPT = """async ([link, times]) => {
-  const video = document.createElement('video');
-  document.body.append(video);
-  const until = (name) => new Promise((done, fail) => {
-    video.addEventListener(name, done, { once: true });
-    video.addEventListener('error', () => fail(new Error(video.error.message)), { once: true });
-  });
-  // A busy browser reports the end of a seek before it shows the picture.
-  const presented = () => new Promise((done) => video.requestVideoFrameCallback(done));
-  video.muted = true;
-  const loaded = [until('loadeddata'), presented()];
-  video.src = link;
-  await Promise.all(loaded);
-  const found = [];
-  for (const time of times) {
-    const sought = [until('seeked'), presented()];
-    video.currentTime = time;
-    await Promise.all(sought);
-    const frame = new VideoFrame(video);
-    const planes = new Uint8Array(frame.allocationSize());
-    await frame.copyTo(planes);
-    const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', planes));
-    const text = [...digest].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-    found.push({ format: frame.format, at: frame.timestamp / 1e6, digest: text });
-    frame.close();
-  }
-  return { duration: video.duration, seekable: video.seekable.end(0), found }; }"""
 
 
 @pytest.fixture(scope="module")
@@ -66,56 +35,16 @@ def recorded(server):
 
 @pytest.fixture(scope="module")
 def pictures(recorded):
-    """The pictures of the file in order, decoded from its begin: times and SHA-256."""
-    _, recording = recorded
-    frames = recording.frames(0, recording.duration)
-    assert [at for at, _ in frames] == recording.pictures
-    return recording.pictures, [digest_of(frame) for _, frame in frames]
-
-
-def digest_of(frame) -> str:
-    """The SHA-256 of the planes of a picture, without the padding of their rows."""
-    return hashlib.sha256(frame.to_ndarray(format="yuv420p").tobytes()).hexdigest()
-
-
-def seek_times(pictures, rng) -> list[float]:
-    """Random times in a file. Its pictures recur, but must be distinct enough to tell them apart:
-    most differ from the one before."""
-    times, digests = pictures
-    changes = sum(one != other for one, other in itertools.pairwise(digests))
-    assert changes > len(times) / 2 > 30 and len(set(digests)) > 12, (changes, len(set(digests)))
-    return [rng.uniform(0, times[-1]) for _ in range(SEEKS)]
-
-
-def misses(pictures, shown: list[tuple[float, str]]) -> list[str]:
-    """The seeks that showed neither the picture of their time nor one beside it."""
-    times, digests = pictures
-    found = []
-    for at, digest in shown:
-        expected = bisect.bisect_right(times, at) - 1
-        near = digests[max(0, expected - 1) : expected + 2]
-        if digest not in near:
-            shown_at = [times[i] for i, one in enumerate(digests) if one == digest]
-            found.append(f"{at:.3f}: expected {times[expected]}, shown {shown_at or 'no picture'}")
-    return found
+    """The pictures of the file in order: times and SHA-256."""
+    return pictures_of(recorded[1])
 
 
 def test_a_browser_seeks_to_the_right_picture(server, browser, recorded, pictures, rng):
     record, recording = recorded
     times = seek_times(pictures, rng)
-    context = browser.new_context()
-    try:
-        page = context.new_page()
-        # A page of the server's origin may read the pictures.
-        page.route("**/seeking", lambda route: route.fulfill(body="<body>"))
-        page.goto(f"{server.url}/seeking")
-        seen = page.evaluate(SEEK_SCRIPT, [record["recording_url"], times])
-    finally:
-        context.close()
+    seen = seek_in_browser(browser, server, record["recording_url"], times)
     assert seen["duration"] == seen["seekable"] == pytest.approx(recording.duration, abs=0.001)
-    assert {one["format"] for one in seen["found"]} == {"I420"}
-    shown = [(at, one["digest"]) for at, one in zip(times, seen["found"], strict=True)]
-    assert misses(pictures, shown) == []
+    assert misses(pictures, seen["shown"]) == []
 
 
 def test_ffmpeg_seeks_to_the_right_picture(recorded, pictures, rng):

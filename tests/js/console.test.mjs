@@ -335,6 +335,9 @@ test("a limit of the workspace is reported with its reason, and a limit of the k
   const details = [{ field: "workspace_agents", reason: "a workspace may have 2 agents" }];
   const limit = new ApiError(429, { error: "Workspace limit reached", details });
   assert.equal(limit.userMessage, "Workspace limit reached. A workspace may have 2 agents.");
+  const reason = "100 videos of this workspace are waiting to be made";
+  const queue = new ApiError(429, { error: "Too many requests", reason }, 60);
+  assert.equal(queue.userMessage, `${reason}.`);
   const retry = new ApiError(429, { error: "Too many requests" }, 7);
   assert.equal(retry.userMessage, "Too many requests. Try again in 7 seconds.");
 });

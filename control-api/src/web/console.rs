@@ -23,20 +23,22 @@ macro_rules! assets {
 
 /// All files under `/assets/console/`.
 const ASSETS: &[Asset] = assets! {
-    CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css";
+    CSS: "background.css", "console.css", "parts.css", "photo.css", "recording.css",
+        "video.css";
     JS: "agent-fields.js", "agent-model-fields.js", "agent-new.js", "agent-picture-fields.js",
         "agent-recording-fields.js", "agent-warnings.js", "agents.js", "api.js", "app.js",
-        "avatars.js", "background-values.js", "background-widget.js", "chain-test.js",
-        "character.js", "control.js", "conversation.js", "conversations.js", "credentials.js",
-        "deliveries.js", "dom.js", "editor.js", "field-ids.js", "files.js", "form.js",
-        "guardrails.js", "keys.js", "knowledge.js", "local-llm.js", "login.js", "mcp.js",
+        "audio-widget.js", "avatars.js", "background-values.js", "background-widget.js",
+        "chain-test.js", "character.js", "control.js", "conversation.js", "conversations.js",
+        "credentials.js", "deliveries.js", "dom.js", "editor.js", "field-ids.js", "files.js",
+        "form.js", "guardrails.js", "keys.js", "knowledge.js", "local-llm.js", "login.js", "mcp.js",
         "media-player.js", "meeting-status.js", "meeting.js", "paths.js", "photo-check.js",
         "photo-landmarks.js", "photo-source.js", "photo-stage.js", "photo.js", "picture.js",
         "preview.js", "provider-widgets.js", "providers.js", "recording-timeline.js",
         "recording.js", "records.js", "sample-player.js", "scope.js", "selectable-avatars.js",
         "servers.js", "slider.js", "templates.js", "timed-lines.js", "tools.js",
         "transcript-follower.js", "transcript-view.js", "transcript.js", "turns.js", "ui.js",
-        "voice-picker.js", "webhooks.js", "widgets.js";
+        "video-new.js", "video-values.js", "video.js", "videos.js", "voice-picker.js",
+        "webhooks.js", "widgets.js";
 };
 
 /// `GET /console`, all paths below it, and `GET /assets/console/{file}`.

@@ -4,7 +4,7 @@ CORS."""
 from . import ID, TEXT, UNAUTHORIZED, UNKNOWN_ID, Chapter, Contains, Row, invalid_body
 
 MINIMAL_AGENT = {"agent_name": "Ann", "agent_system_prompt": "Be kind.", "avatars": [{"avatar_key_id": "$face"}]}
-PAGED_LISTS = ["/v1/ext/agent", "/v1/ext/templates", "/v1/ext/kbs", "/v2/custom-avatars", "/v1/ext/conversation", "/v1/ext/deadletters", "/v1/ext/apikey"]
+PAGED_LISTS = ["/v1/ext/agent", "/v1/ext/templates", "/v1/ext/kbs", "/v2/custom-avatars", "/v1/ext/conversation", "/v1/ext/videos", "/v1/ext/deadletters", "/v1/ext/apikey"]
 UNPAGED_LISTS = ["/v1/ext/guardrail", "/v1/ext/tool", "/v1/ext/mcp", "/v1/ext/avatars", "/v1/ext/providers"]
 TOTAL_COUNT_HEADER = {"x-total-count": Contains("")}
 

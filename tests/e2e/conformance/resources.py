@@ -1,5 +1,5 @@
 """The resources that belong to agents: guardrails, tools, MCP configurations, knowledge bases,
-avatars; providers, API keys, meetings."""
+avatars; providers, API keys, meetings; videos."""
 
 import base64
 import zlib
@@ -14,6 +14,7 @@ from . import (
     NUMBER,
     OBJECT,
     PICTURE,
+    SECRET,
     TEXT,
     TIME,
     UNKNOWN_ID,
@@ -294,4 +295,71 @@ MEETINGS = Chapter("external meetings", [
     Row("401 is JSON", SEND_TO_MEETING, MEETING_REQUEST, 401, {"error": "Unauthorized: not a valid authorization api key"}, key=None),
 ])
 
-CHAPTERS = [GUARDRAILS, TOOLS, MCP, KNOWLEDGE, AVATARS, KEYS, MEETINGS]
+VIDEO_NOT_FOUND = {"message": "Video not found"}
+VIDEO = {"avatar_key_id": "clara", "text": "[warm] Good morning.\n\nWe are open.", "tts": {"provider": "flite", "voice_id": "rms"}, "captions": "vtt", "title": "Morning", "meta_data": {"order": 7}}
+FULL_VIDEO = {
+    "id": ID, "title": "Morning", "status": "QUEUED", "progress": NUMBER, "avatar_key_id": "clara", "text": VIDEO["text"],
+    "tts": {"provider": "flite", "model_id": None, "voice_id": "rms", "language": None, "custom_pronunciation": []},
+    "size": "512x512", "frame_rate": 25, "background": None, "captions": "vtt", "format": "webm", "callback_url": "", "meta_data": {"order": 7},
+    "url": "", "poster_url": "", "captions_url": "", "duration": None, "width": 512, "height": 512, "bytes": None,
+    "error": None, "waiting": None, "warnings": [], "created_at": TIME, "updated_at": TIME, "finished_at": None,
+}  # fmt: skip
+READY_VIDEO = {"id": "$video", "status": "COMPLETED", "progress": 1, "url": Contains("/media/videos/"), "poster_url": Contains(".webp"), "captions_url": Contains(".vtt"), "duration": NUMBER, "bytes": INTEGER, "finished_at": TIME}
+WAV_START = b"RIFF\0\0\0\0WAVEfmt "
+
+
+def video_with(**fields):
+    return {**VIDEO, **fields}
+
+
+def video_of_sound(**fields):
+    sound = base64.b64encode(WAV_START).decode()
+    return {"avatar_key_id": "clara", "audio": sound, **fields}
+
+
+VIDEOS = Chapter("videos", [
+    Row("POST answers 201 and the record, with the secret of its webhook", "POST /v1/ext/video", VIDEO, 201, {**FULL_VIDEO, "webhook_secret": SECRET}, {"video": "id", "created": ""}, headers={"idempotency-key": "morning-1"}),
+    Row("a repetition with its Idempotency-Key gets the same answer", "POST /v1/ext/video", VIDEO, 201, "$created", headers={"idempotency-key": "morning-1"}),
+    Row("also if it names what is the default", "POST /v1/ext/video", video_with(size="512x512", frame_rate=25), 201, "$created", headers={"idempotency-key": "morning-1"}),
+    Row("another request with that key is 409", "POST /v1/ext/video", video_with(title="Evening"), 409, {"error": "Idempotency-Key was used for another request"}, headers={"idempotency-key": "morning-1"}),
+    Row("a key is 1 to 255 visible characters", "POST /v1/ext/video", VIDEO, 400, invalid_body(("Idempotency-Key", "must be 1 to 255 visible ASCII characters")), headers={"idempotency-key": "a b"}),
+    Row("it becomes COMPLETED, with links", "GET /v1/ext/video/$video", None, 200, READY_VIDEO, resource="Video", retry=True, forbidden=("whsec_",)),
+    Row("GET lists videos, without their texts", "GET /v1/ext/videos", None, 200, [{**READY_VIDEO, "title": "Morning"}], response_headers={"x-total-count": "1"}, forbidden=("Good morning", "whsec_")),
+    Row("by a status", "GET /v1/ext/videos?type=failed", None, 200, [], response_headers={"x-total-count": "0"}),
+    Row("of these", "GET /v1/ext/videos?type=lost", None, 400, invalid_body(("type", "must be one of queued, processing, completed, failed"))),
+    Row("or by a part of the title", "GET /v1/ext/videos?search=morn", None, 200, [{"id": "$video"}]),
+    Row("another workspace's", "GET /v1/ext/video/$video", None, 404, VIDEO_NOT_FOUND, key="other"),
+    Row("is in no list of it", "GET /v1/ext/videos", None, 200, [], key="other"),
+    Row("avatar_key_id is required", "POST /v1/ext/video", {"text": "Hello."}, 400, invalid_body(("avatar_key_id", "is required"))),
+    Row("an avatar that is none", "POST /v1/ext/video", video_with(avatar_key_id="nobody"), 400, invalid_body(("avatar_key_id", "is not an existing avatar"))),
+    Row("text or audio is required", "POST /v1/ext/video", {"avatar_key_id": "clara"}, 400, invalid_body(("text", "is required, or audio"))),
+    Row("not both", "POST /v1/ext/video", video_of_sound(text="Hello."), 400, invalid_body(("audio", "must not come with a text"))),
+    Row("a text of directions alone", "POST /v1/ext/video", video_with(text="[warm] [pause 1]"), 400, invalid_body(("text", "contains nothing to speak"))),
+    Row("a text over 20,000 characters", "POST /v1/ext/video", video_with(text="x" * 20_001), 400, invalid_body(("text", "must be at most 20000 characters"))),
+    Row("pauses over 600 s in total", "POST /v1/ext/video", video_with(text="Hi" + "[pause 10]" * 61), 400, invalid_body(("text", "pauses for longer than 600 s in total"))),
+    Row("audio is base64", "POST /v1/ext/video", {"avatar_key_id": "clara", "audio": "https://x.example/a.wav"}, 400, invalid_body(("audio", "must be a base64 data URI or base64 text"))),
+    Row("WAV, MP3 or Ogg", "POST /v1/ext/video", {"avatar_key_id": "clara", "audio": "Zkxh" * 9}, 400, invalid_body(("audio", "must be WAV, MP3 or Ogg"))),
+    Row("captions need a text", "POST /v1/ext/video", video_of_sound(captions="vtt"), 400, invalid_body(("captions", "needs a text"))),
+    Row("a form has the file itself", "POST /v1/ext/video", None, 400, invalid_body(("audio", "must be WAV, MP3 or Ogg")), form=[("avatar_key_id", None, "clara"), ("audio", "a.wav", "no sound")]),
+    Row("an empty file", "POST /v1/ext/video", None, 400, invalid_body(("audio", "must not be empty")), form=[("avatar_key_id", None, "clara"), ("audio", "a.wav", "")]),
+    Row("and its objects as JSON", "POST /v1/ext/video", None, 400, invalid_body(("tts", "must be JSON")), form=[("avatar_key_id", None, "clara"), ("text", None, "Hello."), ("tts", None, "rms")]),
+    Row("other sizes are 400", "POST /v1/ext/video", video_with(size="640x480"), 400, invalid_body(("size", "must be one of 512x512, 1280x720, 720x1280"))),
+    Row("10 to 30 pictures per second", "POST /v1/ext/video", video_with(frame_rate=31), 400, invalid_body(("frame_rate", "must be between 10 and 30"))),
+    Row("a background is a colour", "POST /v1/ext/video", video_with(background="brown"), 400, invalid_body(("background", "must be a colour such as #c0906f"))),
+    Row("other captions are 400", "POST /v1/ext/video", video_with(captions="srt"), 400, invalid_body(("captions", "must be one of none, vtt, burned"))),
+    Row("other formats are 400", "POST /v1/ext/video", video_with(format="avi"), 400, invalid_body(("format", "must be one of webm, mp4"))),
+    Row("an unknown provider", "POST /v1/ext/video", video_with(tts={"provider": "nobody"}), 400, invalid_body(("tts.provider", "is not a provider of this server"))),
+    Row("an unknown voice", "POST /v1/ext/video", video_with(tts={"provider": "flite", "voice_id": "nobody"}), 400, invalid_body(("tts.voice_id", "is not a voice of this provider"))),
+    Row("callback_url is well formed if present", "POST /v1/ext/video", video_with(callback_url="ftp://x"), 400, invalid_body(("callback_url", "must be a valid http(s) URL"))),
+    Row("a title of at most 200 characters", "POST /v1/ext/video", video_with(title="x" * 201), 400, invalid_body(("title", "must be at most 200 characters"))),
+    Row("meta_data of at most 10,000 characters", "POST /v1/ext/video", video_with(meta_data={"a": "x" * 10_000}), 400, invalid_body(("meta_data", "must be at most 10000 characters"))),
+    Row("a wrong type", "POST /v1/ext/video", video_with(tts={"provider": 7}), 400, invalid_body(("tts.provider", "must be a string"))),
+    Row("a JSON body over 14 MB is 413", "POST /v1/ext/video", {"avatar_key_id": "clara", "audio": "x" * (14 << 20)}, 413, {"error": "Request body is too large"}),
+    Row("another media type is 415", "POST /v1/ext/video", None, 415, {"error": "Content-Type must be application/json or multipart/form-data"}, raw=b"{}", headers={"content-type": "text/plain"}),
+    Row("DELETE", "DELETE /v1/ext/video/$video", None, 200, {"id": "$video", "message": "Video deleted successfully"}),
+    Row("DELETE of none", "DELETE /v1/ext/video/$video", None, 404, VIDEO_NOT_FOUND),
+    Row("GET of none", "GET /v1/ext/video/$video", None, 404, VIDEO_NOT_FOUND),
+    Row("an id that is no UUID", "GET /v1/ext/video/x", None, 404, VIDEO_NOT_FOUND),
+])
+
+CHAPTERS = [GUARDRAILS, TOOLS, MCP, KNOWLEDGE, AVATARS, KEYS, MEETINGS, VIDEOS]

@@ -11,6 +11,7 @@ Clients:
 - call: a call in Chromium, on an instrumented page
 - console: the console in Chromium, with checks of names, contrast and layout
 - recorded_conversation: a recorded conversation for the console, with its file
+- video_records: videos for the console, with their files
 - webrtc_client: a caller without a browser (aiortc at the WHIP endpoint)
 - typed_call: a whole call of that caller with typed words, from the join to the record
 - provider_call: a call with the fakes of hosted providers
@@ -46,7 +47,8 @@ Measurement:
 
 - audio_match: whether a sound arrived, by cross-correlation of spectra
 - lips: lip sync in a browser
-- recording_file: the file of a recorded call
+- recording_file: the file of a recorded call, or of a video
+- seeking: which pictures a file contains, and which one Chromium shows at a time
 - rtp: audio and video on the server's clock
 - report: the figures of a run, in report.json
 """

@@ -22,6 +22,7 @@ export class ApiError extends Error {
     if (this.status === 413) return "The request is too large.";
     if (this.status === 429 && this.details.length)
       return [this.message, ...this.details.map(({ reason }) => reason)].map(toSentence).join(" ");
+    if (this.status === 429 && this.reason) return toSentence(this.reason);
     if (this.status === 429)
       return `Too many requests. Try again in ${Math.max(1, Math.ceil(this.retryAfter))} seconds.`;
     if (this.status === 502 && this.reason) return toSentence(this.reason);
@@ -155,8 +156,8 @@ async function parseBody(response) {
 }
 
 export const get = async (path, signal) => parseBody(await request("GET", path, { signal }));
-export const post = async (path, body = {}, signal) =>
-  parseBody(await request("POST", path, { body, signal }));
+export const post = async (path, body = {}, signal, headers = {}) =>
+  parseBody(await request("POST", path, { body, signal, headers }));
 /** Posts `body` and returns the address of what was created, from the header `Location`. */
 export const postForLocation = async (path, body) =>
   (await request("POST", path, { body })).headers.get("location") ?? "";
@@ -187,12 +188,20 @@ export async function listAll(path, signal) {
   return collected;
 }
 
-/** Uploads a form. Calls `onProgress` with 0 … 1. */
-export function upload(path, form, onProgress, signal) {
+/**
+ * Uploads a form. Calls `onProgress` with 0 … 1.
+ * @param {string} path
+ * @param {FormData} form
+ * @param {(fraction: number) => void} onProgress
+ * @param {AbortSignal} [signal]
+ * @param {Record<string, string>} [headers]
+ */
+export function upload(path, form, onProgress, signal, headers = {}) {
   return new Promise((resolve, reject) => {
     const xhr = new XMLHttpRequest();
     xhr.open("POST", path);
     if (csrfToken) xhr.setRequestHeader("x-csrf-token", csrfToken);
+    for (const [name, value] of Object.entries(headers)) xhr.setRequestHeader(name, value);
     xhr.upload.addEventListener("progress", ({ loaded, total }) =>
       onProgress(total ? loaded / total : 0),
     );

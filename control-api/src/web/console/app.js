@@ -20,6 +20,9 @@ import { serversPage } from "./servers.js";
 import { templatePage, templatesPage } from "./templates.js";
 import { toolPage, toolsPage } from "./tools.js";
 import { dialog, errorMessage, loadingIndicator } from "./ui.js";
+import { videoPage } from "./video.js";
+import { newVideoPage } from "./video-new.js";
+import { videosPage } from "./videos.js";
 import { webhooksPage } from "./webhooks.js";
 
 const byId = (id) => document.getElementById(id);
@@ -49,6 +52,9 @@ const ROUTES = [
   ["mcp/:id", mcpPage],
   ["conversations", conversationsPage],
   ["conversations/:id", conversationPage],
+  ["videos", videosPage],
+  ["videos/new", newVideoPage],
+  ["videos/:id", videoPage],
   ["webhooks", webhooksPage],
   ["providers", providersPage],
   ["keys", keysPage],
@@ -65,6 +71,7 @@ const MENU = [
     [
       ["agents", "Agents"],
       ["conversations", "Conversations"],
+      ["videos", "Videos"],
     ],
   ],
   [

@@ -10,6 +10,7 @@ import {
   errorMessage,
   pageHeader,
   pollWhileVisible,
+  replaceKeepingFocus,
   runBusy,
   toast,
 } from "./ui.js";
@@ -67,13 +68,6 @@ const progressBar = (avatar) =>
  * again and keeps its focus.
  */
 const withoutProgress = ({ progress, updated_at, ...rest }) => JSON.stringify(rest);
-
-/** Replaces the children of a node. The focus moves to the new element with the same id. */
-function replaceKeepingFocus(node, children) {
-  const focusedId = node.contains(document.activeElement) && document.activeElement.id;
-  node.replaceChildren(...children);
-  if (focusedId) document.getElementById(focusedId)?.focus();
-}
 
 async function confirmAndDelete(avatar, control) {
   if (
@@ -267,6 +261,12 @@ export async function avatarPage({ id, signal, navigate }) {
               `/console/agents/new?face=${encodeURIComponent(current.avatar_key_id)}`,
               { needs: "administer", class: "button", id: "agent" },
               "plus",
+            ),
+            link(
+              "Make a video",
+              `/console/videos/new?avatar=${encodeURIComponent(current.avatar_key_id)}`,
+              { needs: "operate", class: "button", id: "video" },
+              "videos",
             ),
           ),
         current.output &&

@@ -107,7 +107,10 @@ function pictureInput(id, hasStored, onPicture) {
   return picker;
 }
 
-/** The background of an avatar, as the REST API has it. */
+/**
+ * The background of an avatar, as the REST API has it. `field.types`: the kinds to choose from; all
+ * without it.
+ */
 export function background(field, value) {
   const id = inputId(field);
   const state = toState(value);
@@ -150,7 +153,8 @@ export function background(field, value) {
     blur: ["strength"],
     image: ["image"],
   };
-  const radios = BACKGROUND_TYPES.map(([type]) =>
+  const types = BACKGROUND_TYPES.filter(([type]) => field.types?.includes(type) ?? true);
+  const radios = types.map(([type]) =>
     h("input", {
       type: "radio",
       name: id,
@@ -193,7 +197,7 @@ export function background(field, value) {
       h(
         "div",
         { class: "cards background-types" },
-        BACKGROUND_TYPES.map(([, label], i) =>
+        types.map(([, label], i) =>
           h("div", { class: "choice" }, radios[i], h("label", { for: radios[i].id }, label)),
         ),
       ),

@@ -50,6 +50,7 @@ const ICON_PATHS = {
     "M9 12l2.200 2.200L15.500 10",
   mcp: "M8 3v5M16 3v5M6 8h12v4a6 6 0 0 1-12 0zM12 18v3",
   conversations: "M4 5h16v11H10l-4.500 4v-4H4z",
+  videos: "M3.500 5h17v14h-17zM10 9l5 3-5 3z",
   webhooks: "M6 17a3 3 0 1 0 3 3v-3h7M9.500 9.500a3.500 3.500 0 1 1 5-3L12 11l4 6a3 3 0 1 1 .5 4",
   providers: "M5 5h14v6H5zM5 13h14v6H5zM8.500 8h.01M8.500 16h.01",
   keys: "M8 15a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM11.500 11H21v3.500M17.500 11v2.500",

@@ -74,10 +74,12 @@ function fieldErrors(error, paths) {
  * - `save(body)`: sends the form; `onSaved(response, body)` runs afterwards.
  * - `needs`: the scope without which the form cannot be sent.
  * - `setUnsavedCheck(check)`: gets a function that returns whether there are unsaved changes.
+ * - `busyText`: what is shown while the form is sent.
  * - `sticky`: whether the save bar sticks to the bottom of the window while there are changes.
  * @param {{sections: any[], value?: any, label?: string, needs?: string,
  *   save: (body: any) => Promise<any>, onSaved?: (response: any, body: any) => any,
- *   setUnsavedCheck?: (check: () => boolean) => void, extra?: any, sticky?: boolean}} options
+ *   setUnsavedCheck?: (check: () => boolean) => void, extra?: any, busyText?: string,
+ *   sticky?: boolean}} options
  */
 export function form({
   sections,
@@ -88,6 +90,7 @@ export function form({
   onSaved,
   setUnsavedCheck = () => {},
   extra = [],
+  busyText = "Saving …",
   sticky = false,
 }) {
   const fields = new Map();
@@ -224,7 +227,7 @@ export function form({
       );
     }
     submitButton.disabled = true;
-    status.textContent = "Saving …";
+    status.textContent = busyText;
     try {
       const response = await save(body);
       dirty = false;

@@ -10,7 +10,8 @@ const changed = (node) => node.dispatchEvent(new Event("input", { bubbles: true 
 
 /**
  * A voice: its id, a dialog to choose it, and a sample. `field.model(get)` returns the provider,
- * model and language in the form; `field.providerName(provider)` its name.
+ * model and language in the form; `field.providerName(provider)` its name. `field.sample`: label of
+ * the sample's button, and a function for its text.
  */
 export function voice(field, value) {
   const input = h("input", {
@@ -36,8 +37,8 @@ export function voice(field, value) {
     },
   });
   const sample = sampleButton(
-    "Play a sample",
-    () => ({ ...model, voice_id: input.value.trim() || null }),
+    field.sample?.label ?? "Play a sample",
+    () => ({ ...model, voice_id: input.value.trim() || null, text: field.sample?.text() }),
     status,
   );
   return {

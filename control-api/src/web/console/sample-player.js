@@ -35,7 +35,7 @@ async function play(blob, onEnd) {
 
 /**
  * A button that fetches and plays a sample, and then stops it. `voice()` returns
- * `{provider, model_id, voice_id, language}`. `status`: the live region for its state and errors.
+ * `{provider, model_id, voice_id, language, text}`, of which `text` may be missing. `status`: the live region for its state and errors.
  */
 export function sampleButton(label, voice, status, attributes = {}) {
   /** @type {AbortController | null} */
@@ -63,10 +63,10 @@ export function sampleButton(label, voice, status, attributes = {}) {
       labelNode().textContent = "Stop";
       node.setAttribute("aria-busy", "true");
       status.textContent = "The sample is on its way …";
-      const { provider, ...body } = voice();
+      const { provider, text = SAMPLE_TEXT, ...body } = voice();
       const path = `/v1/ext/provider/${encodeURIComponent(provider || "default")}/sample`;
       try {
-        const sound = await api.postForBlob(path, { ...body, text: SAMPLE_TEXT }, current.signal);
+        const sound = await api.postForBlob(path, { ...body, text }, current.signal);
         node.removeAttribute("aria-busy");
         status.textContent = "Playing.";
         await play(sound, () => {

@@ -225,6 +225,13 @@ export function tabs(definitions, initialId, onOpen = () => {}) {
   };
 }
 
+/** Replaces the children of a node. The focus moves to the new element with the same id. */
+export function replaceKeepingFocus(node, children) {
+  const focusedId = node.contains(document.activeElement) && document.activeElement.id;
+  node.replaceChildren(...children);
+  if (focusedId) document.getElementById(focusedId)?.focus();
+}
+
 /** Runs `run` every `seconds` while the page is visible, until `signal` aborts. */
 export function pollWhileVisible(seconds, signal, run) {
   const timer = setInterval(() => {

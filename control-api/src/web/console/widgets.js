@@ -4,6 +4,7 @@
 // control consists of several inputs; its `focusTarget(path)` may depend on the part that an error
 // names.
 
+import { audio } from "./audio-widget.js";
 import { background } from "./background-widget.js";
 import { button, h, icon } from "./dom.js";
 import { describedBy, inputId } from "./field-ids.js";
@@ -153,8 +154,12 @@ function select(field, value) {
   const node = h(
     "select",
     { id: inputId(field), "aria-describedby": describedBy(field) },
-    options.map(([known, label]) =>
-      h("option", { value: known ?? "", selected: (value ?? "") === (known ?? "") }, label),
+    options.map(([known, label, disabled = false]) =>
+      h(
+        "option",
+        { value: known ?? "", selected: (value ?? "") === (known ?? ""), disabled },
+        label,
+      ),
     ),
   );
   return simpleControl(
@@ -362,6 +367,7 @@ const KINDS = {
   voice,
   fallbacks,
   background,
+  audio,
 };
 
 /** The control of a field. */
