@@ -103,7 +103,6 @@ fn a_person_speaks_a_minute_within_the_permitted_cpu_time() {
     assert!((50_000..90_000).contains(&summary.duration_ms), "{summary:?}");
     let permitted = MAX_CPU_US * summary.duration_ms / 60_000;
     assert!(summary.cpu_us < permitted, "{summary:?}");
-    println!("{summary:?}");
     assert_eq!((summary.width, summary.height), (512, 512));
     let file = fs::read(folder.path("a.webm")).unwrap();
     assert!(file.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]));
