@@ -5,6 +5,7 @@
 //! [`Task`]. Exit status of both: 0 = written, 2 = the input cannot be used, 3 = there is no space
 //! for the video, 1 = any other failure, after which another attempt may succeed.
 
+mod arguments;
 mod files;
 
 use std::fs::{self, File};
@@ -28,8 +29,9 @@ use models::tts::check_builtin_voice;
 use serde_json::json;
 use studio::{Captions, Error, Options, SpeechSource, SpoolSource, VoiceSource};
 
+use self::arguments::CaptionStyle;
+pub(crate) use self::arguments::VideoArgs;
 use self::files::Part;
-use crate::cli::VideoArgs;
 use crate::deliver::{self, Conversion, NO_SPACE, VideoFormat};
 use crate::progress::ProgressBar;
 use crate::{CommandError, bake, child_process, error_chain};
@@ -43,18 +45,6 @@ const MAX_TASK_BYTES: u64 = 1 << 20;
 const BUILT_IN_SIZES: [&str; 2] = ["512", "512x512"];
 /// Share of the progress that drawing the avatar has, if it must be drawn.
 const BAKE_SHARE: f64 = 0.9;
-
-/// How a video has captions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum CaptionStyle {
-    /// Not at all.
-    #[default]
-    None,
-    /// In a file beside it.
-    Vtt,
-    /// As a part of the picture.
-    Burned,
-}
 
 /// A video to write, with its pose set.
 struct Job {

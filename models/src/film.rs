@@ -134,8 +134,8 @@ pub struct Summary {
 /// The seed of a video with this content. Equal requests have equal seeds.
 #[must_use]
 pub fn seed_of(content: &[u8]) -> u64 {
-    let digest = Sha256::digest(content);
-    u64::from_le_bytes(*digest.first_chunk().expect("a digest has 32 bytes"))
+    let first = Sha256::digest(content).into_iter().take(8);
+    first.enumerate().fold(0, |seed, (n, byte)| seed | u64::from(byte) << (8 * n))
 }
 
 /// Type of an audio file.

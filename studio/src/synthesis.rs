@@ -13,8 +13,9 @@ use conversation::script::Segment;
 
 use crate::{Error, SAMPLE_RATE, Spoken};
 
-/// Longest sound of a segment, in samples.
-const MAX_SEGMENT_SAMPLES: usize = 120 * SAMPLE_RATE as usize;
+/// Longest sound of a segment, in samples. The longest segment has 660 letters or digits, which may be
+/// spelled.
+const MAX_SEGMENT_SAMPLES: usize = 600 * SAMPLE_RATE as usize;
 
 /// Where a synthesizer sends the events of a segment, and what becomes of them.
 pub(crate) struct Synthesis {

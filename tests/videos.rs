@@ -1,0 +1,326 @@
+//! The commands that write videos, as people and the server run them. They speak with flite.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+
+use models::film::{Files, Line, Picture, Speech, Summary, Task};
+
+const VOICE: &str = "rms";
+/// Permitted CPU time for a minute of video, in µs.
+const MAX_CPU_US: u64 = 15_000_000;
+
+struct TempFolder(PathBuf);
+
+impl TempFolder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("visavis-videos-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `visavis video` in a folder, with a `PATH`.
+fn video_with_path(folder: &TempFolder, path: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_visavis"))
+        .arg("video")
+        .args(arguments)
+        .current_dir(&folder.0)
+        .env_clear()
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn video(folder: &TempFolder, arguments: &[&str]) -> Output {
+    video_with_path(folder, Path::new("/nowhere"), arguments)
+}
+
+/// The result, which is the last line.
+fn summary(output: &Output) -> Summary {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut last = 0.0;
+    for line in text.lines() {
+        match serde_json::from_str(line).unwrap() {
+            Line::Progress { progress } => {
+                assert!(progress >= last, "{text}");
+                last = progress;
+            }
+            Line::Done(summary) => return summary,
+        }
+    }
+    panic!("no summary: {text}");
+}
+
+#[test]
+fn a_person_speaks_a_minute_within_the_permitted_cpu_time() {
+    let folder = TempFolder::new("minute");
+    let sentence = "The oldest of them was built in sixteen seventy six, and five of its wheels \
+                    are made of pear wood. ";
+    fs::write(folder.path("text.txt"), sentence.repeat(11)).unwrap();
+    let output = video(
+        &folder,
+        &[
+            "--avatar",
+            "clara",
+            "--text-file",
+            "text.txt",
+            "--voice",
+            VOICE,
+            "--out",
+            "a.webm",
+            "--captions",
+            "vtt",
+            "--json",
+        ],
+    );
+    let summary = summary(&output);
+    assert!((50_000..90_000).contains(&summary.duration_ms), "{summary:?}");
+    let permitted = MAX_CPU_US * summary.duration_ms / 60_000;
+    assert!(summary.cpu_us < permitted, "{summary:?}");
+    assert_eq!((summary.width, summary.height), (512, 512));
+    let file = fs::read(folder.path("a.webm")).unwrap();
+    assert!(file.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]));
+    assert_eq!(summary.bytes, file.len() as u64);
+    let captions = fs::read_to_string(folder.path("a.vtt")).unwrap();
+    assert!(captions.starts_with("WEBVTT\n\n00:00:00.4"), "{captions}");
+    assert_eq!(captions.matches("wood.").count(), 11, "{captions}");
+    assert_eq!(folder.names(), ["a.vtt", "a.webm", "text.txt"]);
+}
+
+#[test]
+fn equal_requests_give_equal_files_and_a_pose_set_is_its_avatar() {
+    let folder = TempFolder::new("equal");
+    let poses = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/avatars/martin.512.poses");
+    for (avatar, out) in
+        [("martin", "a.webm"), ("martin", "b.webm"), (poses.to_str().unwrap(), "c.webm")]
+    {
+        let text = "[warm] Hello! [nod] Are you well?";
+        let arguments = ["--avatar", avatar, "--text", text, "--voice", VOICE, "--out", out];
+        let output = video(&folder, &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(report.starts_with(&format!("{out}: ")), "{report}");
+        let [first, this] = ["a.webm", out].map(|name| fs::read(folder.path(name)).unwrap());
+        assert!(first == this, "{out}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_in_one_sentence() {
+    let folder = TempFolder::new("refused");
+    fs::write(folder.path("empty.txt"), "").unwrap();
+    fs::write(folder.path("long.txt"), "a".repeat(20_001)).unwrap();
+    fs::write(folder.path("latin1.txt"), [0xe4]).unwrap();
+    fs::write(folder.path("bad.poses"), "no poses").unwrap();
+    let avatars = "theo, clara, martin, amina, raj, mei, ingrid, nia, leo";
+    let unknown = format!("nobody: unknown avatar; use {avatars} and files (*.toml)");
+    let silent = "the text contains nothing to speak";
+    let pauses = "[pause 10]".repeat(61) + "Hello.";
+    for (arguments, expected) in [
+        (vec!["--avatar", "nobody", "--text", "a", "--out", "a.webm"], &*unknown),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.webm", "--voice", "Joanna"],
+            "--voice Joanna: must be one of heart, slt, rms, awb, kal16, kal",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.webm", "--size", "9"],
+            "--size 9: width and height must be even and between 128 and 1920 pixels",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.webm", "--frame-rate", "31"],
+            "--frame-rate 31: not from 10 to 30",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.webm", "--background", "red"],
+            "--background red: not a colour such as #c0906f",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.avi"],
+            "--out a.avi: not *.webm or *.mp4",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", "a", "--out", "a.mp4"],
+            "MP4 and burned captions need ffmpeg, which is not installed",
+        ),
+        (vec!["--avatar", "clara", "--text", "[nod] ...", "--out", "a.webm"], silent),
+        (vec!["--avatar", "clara", "--text-file", "empty.txt", "--out", "a.webm"], silent),
+        (
+            vec!["--avatar", "clara", "--text-file", "long.txt", "--out", "a.webm"],
+            "the text is longer than 20,000 characters",
+        ),
+        (
+            vec!["--avatar", "clara", "--text", &pauses, "--out", "a.webm"],
+            "the text pauses for longer than 600 s in total",
+        ),
+        (
+            vec!["--avatar", "clara", "--text-file", "latin1.txt", "--out", "a.webm"],
+            "latin1.txt: stream did not contain valid UTF-8",
+        ),
+        (
+            vec!["--avatar", "clara", "--audio-file", "none.wav", "--out", "a.webm"],
+            "none.wav: No such file or directory (os error 2)",
+        ),
+        (
+            vec!["--avatar", "clara", "--audio-file", "a", "--out", "a.webm", "--captions", "vtt"],
+            "--captions: an audio file has no text",
+        ),
+        (
+            vec!["--avatar", "bad.poses", "--text", "a", "--out", "a.webm"],
+            "bad.poses: not a pose set",
+        ),
+    ] {
+        let output = video(&folder, &arguments);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert_eq!(message, format!("{expected}\n"), "{arguments:?}");
+    }
+    let absent = video(&folder, &["--avatar", "clara", "--text", "a", "--out", "no/a.webm"]);
+    assert_eq!(absent.status.code(), Some(1), "{absent:?}");
+    assert_eq!(folder.names(), ["bad.poses", "empty.txt", "latin1.txt", "long.txt"]);
+}
+
+#[test]
+fn ffmpeg_makes_mp4_and_draws_captions() {
+    let folder = TempFolder::new("ffmpeg");
+    // Writes its working directory's captions and what it was given.
+    let script =
+        "#!/bin/sh\nfor last; do :; done\n{ echo \"$@\"; cat captions.vtt; } > \"$last\"\n";
+    let ffmpeg = folder.path("ffmpeg");
+    fs::write(&ffmpeg, script).unwrap();
+    fs::set_permissions(&ffmpeg, fs::Permissions::from_mode(0o700)).unwrap();
+    let path = PathBuf::from(format!("{}:/usr/bin:/bin", folder.0.display()));
+    let text = ["--avatar", "leo", "--text", "Five plums.", "--voice", "kal16"];
+    for (out, codec) in [("a.mp4", "-c:v libx264"), ("a.webm", "-c:v libvpx")] {
+        let arguments = [&text[..], &["--out", out, "--captions", "burned"]].concat();
+        let output = video_with_path(&folder, &path, &arguments);
+        assert!(output.status.success(), "{output:?}");
+        let written = fs::read_to_string(folder.path(out)).unwrap();
+        for part in [codec, "-vf subtitles=captions.vtt", "+bitexact", "\nFive plums.\n"] {
+            assert!(written.contains(part), "{written}");
+        }
+    }
+    fs::write(&ffmpeg, "#!/bin/sh\necho 'No space left on device' >&2; exit 1\n").unwrap();
+    let arguments = [&text[..], &["--out", "b.mp4"]].concat();
+    let full = video_with_path(&folder, &path, &arguments);
+    assert_eq!(full.status.code(), Some(3), "{full:?}");
+    assert_eq!(folder.names(), ["a.mp4", "a.webm", "ffmpeg"]);
+}
+
+fn task(folder: &TempFolder, text: &str) -> Task {
+    Task {
+        picture: Picture::Stock { id: "theo".into() },
+        speech: Speech::Voice {
+            text: text.into(),
+            voice: VOICE.into(),
+            language: None,
+            pronunciation: Vec::new(),
+        },
+        frame_rate: 25,
+        seed: 1,
+        files: Files {
+            video: folder.path("film.webm"),
+            poster: Some(folder.path("poster.webp")),
+            captions: Some(folder.path("captions.vtt")),
+        },
+        models: folder.path("models"),
+        avatars: None,
+    }
+}
+
+/// Starts `visavis render-video` with its standard input open, as the server does.
+fn start_render(task: &Task) -> (Child, ChildStdin) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_visavis"))
+        .arg("render-video")
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    writeln!(stdin, "{}", serde_json::to_string(task).unwrap()).unwrap();
+    (child, stdin)
+}
+
+fn render(task: &Task) -> Output {
+    let (child, stdin) = start_render(task);
+    let output = child.wait_with_output().unwrap();
+    drop(stdin);
+    output
+}
+
+#[test]
+fn the_server_s_child_process_writes_all_files_and_equal_ones_for_equal_tasks() {
+    let folder = TempFolder::new("task");
+    let task = task(&folder, "Hello there. [pause 0.5] How are you?");
+    let summary = summary(&render(&task));
+    assert!(summary.warnings.is_empty() && summary.duration_ms > 2_500, "{summary:?}");
+    let names = ["captions.vtt", "film.webm", "poster.webp"];
+    assert_eq!(folder.names(), names);
+    let read = || names.map(|name| fs::read(folder.path(name)).unwrap());
+    let first = read();
+    for name in names {
+        let mode = fs::metadata(folder.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}: only the owner may see it");
+    }
+    assert!(render(&task).status.success());
+    assert!(first == read());
+}
+
+#[test]
+fn the_exit_status_tells_why_there_is_no_video() {
+    let folder = TempFolder::new("status");
+    let good = task(&folder, "Hello.");
+    let mut unknown = good.clone();
+    unknown.picture = Picture::Stock { id: "nobody".into() };
+    let silent = task(&folder, "...");
+    for (task, sentence) in [
+        (unknown, "the avatar nobody does not exist\n"),
+        (silent, "the text contains nothing to speak\n"),
+    ] {
+        let refused = render(&task);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert_eq!(String::from_utf8_lossy(&refused.stderr), sentence);
+    }
+    assert_eq!(folder.names(), [""; 0]);
+    // Every write to this device fails with ENOSPC.
+    std::os::unix::fs::symlink("/dev/full", folder.path("film.webm.new")).unwrap();
+    let full = render(&good);
+    assert_eq!(full.status.code(), Some(3), "{full:?}");
+    assert_eq!(folder.names(), [""; 0]);
+}
+
+#[test]
+fn the_child_process_ends_with_the_server() {
+    let folder = TempFolder::new("orphan");
+    let (mut child, stdin) = start_render(&task(&folder, &"Hello there. ".repeat(1_500)));
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(!folder.path("film.webm").exists());
+}
