@@ -175,8 +175,8 @@ pub(crate) enum ContextMode {
 pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
     let SpeakRequest { text, interrupt, add_to_context, expression } = body::parse(body)?;
     // It would interrupt the current speech, and say nothing.
-    if direction::split(&text).0.trim().is_empty() {
-        return Err(ApiError::invalid_field("text", "must contain more than directions"));
+    if !direction::split(&text).0.contains(char::is_alphanumeric) {
+        return Err(ApiError::invalid_field("text", "must contain something to speak"));
     }
     Ok(Command::Say {
         text,
