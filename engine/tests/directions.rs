@@ -8,6 +8,8 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use conversation::direction::Expression;
+use conversation::input::Command;
 use engine::show::Avatars;
 use engine::transport::TransportEvent;
 use engine_api::CallConfig;
@@ -103,5 +105,41 @@ fn directions_of_a_model_are_in_no_event_and_not_in_its_next_request() {
     assert!(events.contains("Fine, thanks. Bye."), "{events}");
     for part in ["[wa", "rm]", "[n", "od]"] {
         assert!(!events.contains(part), "{part} in {events}");
+    }
+}
+
+/// Seconds from the command to the first sound of an avatar that speaks with an expression.
+fn delay_of_speech(text: &str, expression: Option<Expression>) -> f64 {
+    let mut harness = Harness::new();
+    harness.pose_set = Some(Arc::clone(&Avatars::built_in().unwrap().as_slice()[0].pose_set));
+    let client = harness.start_call(call_config(1), &[], "No.");
+    client.send_event(TransportEvent::ChannelOpen);
+    harness.run_for(SECOND);
+    let (text, interrupt) = (text.to_owned(), true);
+    let say = Command::Say {
+        text,
+        interrupt,
+        allow_interruptions: true,
+        add_to_context: false,
+        expression,
+    };
+    harness.command(1, say);
+    harness.run_for(4 * SECOND);
+    let mut output = ReceivedOutput::new(harness.start);
+    output.collect(&client);
+    output.speech_spans()[0].0 - 1.0
+}
+
+#[test]
+fn the_face_has_time_for_an_expression_however_many_segments_follow() {
+    let one = "The garden is closed.";
+    let calm = delay_of_speech(one, None);
+    let concerned = delay_of_speech(one, Some(Expression::Concerned));
+    assert!((0.1..0.4).contains(&(concerned - calm)), "{calm} and {concerned}");
+    for several in
+        ["The garden is closed. A storm came.", "It is closed. We are sorry. Come again."]
+    {
+        let delay = delay_of_speech(several, Some(Expression::Concerned));
+        assert!((delay - concerned).abs() < 0.03, "{several}: {delay}, not {concerned}");
     }
 }

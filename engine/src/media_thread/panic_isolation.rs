@@ -12,7 +12,7 @@ use crate::clock;
 use crate::messages::CallId;
 use crate::stats::StepMeter;
 use crate::thread;
-use crate::transport::socket::Demux;
+use crate::transport::demux::Demux;
 
 impl MediaThread {
     /// Runs `work` on a call. Returns `None` if the call is not on this thread, or if it panicked

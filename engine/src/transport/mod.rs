@@ -4,6 +4,7 @@
 pub mod audio_line;
 pub mod client_messages;
 mod data_channel_queue;
+pub mod demux;
 mod ffi;
 pub mod livekit;
 pub mod loopback;

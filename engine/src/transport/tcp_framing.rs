@@ -1,6 +1,6 @@
 //! The framing of ICE-TCP (RFC 4571): two bytes of length, then a datagram.
 
-use super::socket::stun_ufrag;
+use super::demux::stun_ufrag;
 
 /// Maximum length of a datagram, bytes.
 pub(super) const MAX_FRAME_BYTES: usize = 2000;

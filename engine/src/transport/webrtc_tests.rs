@@ -472,7 +472,7 @@ fn a_check_with_a_wrong_password_is_not_ours() {
     harness.drain();
     let check = harness.in_flight.iter().find(|packet| packet.to_server).unwrap().data.clone();
     assert!(
-        super::super::socket::stun_ufrag(&check)
+        super::super::demux::stun_ufrag(&check)
             .is_some_and(|ufrag| ufrag == harness.server.ufrag())
     );
     assert!(harness.server.accepts_datagram(harness.now, Protocol::Udp, client, server, &check));

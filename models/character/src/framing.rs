@@ -47,8 +47,8 @@ pub(crate) struct View {
 const BUST_CENTRE_Y: f32 = -0.20;
 /// Half of the height that [`Framing::Bust`] shows.
 const BUST_HALF_HEIGHT: f32 = 1.82;
-/// How much lower the centre of a narrow picture is. The chin is then at 62 % of its height, above
-/// the captions of a phone.
+/// How much lower the centre of [`Framing::Bust`] is, relative to the growth of a narrow picture's
+/// half height. The chin is then at most at 63 % of the height, above the captions of a phone.
 const BUST_DROP: f32 = 0.62;
 /// Share of the face in the height of [`Framing::Close`].
 const FACE_SHARE: f32 = 0.5475;

@@ -41,7 +41,7 @@ const WARM_SMILE: f32 = 0.6;
 const GLAD_SMILE: f32 = 0.9;
 const GLAD_BROWS: Brows = Brows { raise: 0.35, knit: 0.0 };
 const SERIOUS_BROWS: Brows = Brows { raise: -0.1, knit: 0.7 };
-/// The same of photos. Their mouth does not help.
+/// The same of photos, whose mouth keeps its smile.
 const PHOTO_SERIOUS_BROWS: Brows = Brows { raise: 0.0, knit: 1.0 };
 const CURIOUS_SMILE: f32 = -0.2;
 const CURIOUS_BROWS: Brows = Brows { raise: 0.9, knit: 0.0 };
@@ -66,8 +66,9 @@ pub(super) struct PlanExtent {
     lids: &'static [u8],
     /// On the way to a head.
     ways: &'static [u8],
-    /// Smile and brows of [`Mood::Serious`].
+    /// Smile of [`Mood::Serious`].
     serious_smile: f32,
+    /// Its brows.
     serious_brows: Brows,
 }
 

@@ -128,7 +128,7 @@ CONTROL = Chapter("conversations: control, end, erasing", [
     Row("speak needs text", f"PUT {CONVERSATION_PATH}/speak", {}, 400, invalid_body(("text", "is required"))),
     Row("interrupt is a boolean", f"PUT {CONVERSATION_PATH}/speak", {"text": "x", "interrupt": "no"}, 400, invalid_body(("interrupt", "must be true or false"))),
     Row("respond", f"POST {CONVERSATION_PATH}/respond", {"text": "Who are you?"}, 200, {"message": TEXT}),
-    Row("speak needs more than directions", f"PUT {CONVERSATION_PATH}/speak", {"text": "[glad] [nod]"}, 400, invalid_body(("text", "must contain more than directions"))),
+    Row("speak needs more than directions and punctuation", f"PUT {CONVERSATION_PATH}/speak", {"text": "[glad]. [nod]!"}, 400, invalid_body(("text", "must contain something to speak"))),
     Row("respond needs text", f"POST {CONVERSATION_PATH}/respond", {"text": ""}, 400, invalid_body(("text", "must not be empty"))),
     Row("interrupt", f"POST {CONVERSATION_PATH}/interrupt", None, 200, {"message": TEXT}),
     Row("context", f"POST {CONVERSATION_PATH}/context", {"text": "It rains."}, 200, {"message": TEXT}),

@@ -47,9 +47,9 @@ PROOFS = {
         "engine/src/think/tools/tests.rs::failures_are_reasons_without_secrets",
     ],
     # UDP
-    "no state before a valid MESSAGE-INTEGRITY": ["engine/src/transport/webrtc_tests.rs::a_check_with_a_wrong_password_is_not_ours", "engine/src/transport/socket.rs::a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt", "tests/e2e/test_bad_input.py::test_noise_at_the_media_port"],
+    "no state before a valid MESSAGE-INTEGRITY": ["engine/src/transport/webrtc_tests.rs::a_check_with_a_wrong_password_is_not_ours", "engine/src/transport/demux.rs::a_check_is_routed_by_name_and_media_only_from_an_address_that_was_learnt", "tests/e2e/test_bad_input.py::test_noise_at_the_media_port"],
     "an offer that does not connect within 15 s is dropped": ["engine/tests/engine.rs::offers_that_never_connect_make_room_for_newer_ones_and_never_end_the_call", "tests/e2e/test_overload.py::test_offers_that_never_connect_keep_no_later_one_out"],
-    "limits per address": ["engine/src/transport/socket.rs::a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not", f"{API_TESTS}/limits.rs::addresses_are_limited_where_the_server_is_public"],
+    "limits per address": ["engine/src/transport/demux.rs::a_flood_of_checks_from_one_address_is_cut_off_and_others_are_not", f"{API_TESTS}/limits.rs::addresses_are_limited_where_the_server_is_public"],
     "a bad offer does not use up a token": [f"{API_TESTS}/signaling.rs::a_refused_offer_says_why", "tests/e2e/test_bad_input.py::test_bad_offers", ROW_TEST],
     # Data channel
     "64 KiB a message": ["tests/e2e/test_bad_input.py::test_text_where_sound_is_expected"],

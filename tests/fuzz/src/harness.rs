@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use engine::transport::TransportEvent;
-use engine::transport::socket::{Demux, stun_ufrag};
+use engine::transport::demux::{Demux, stun_ufrag};
 use engine::transport::webrtc::{Certificate, LocalCandidate, PeerConnection, Protocol, Transmit};
 use str0m::change::SdpAnswer;
 use str0m::channel::ChannelId;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::transport::socket::stun_ufrag;
+use engine::transport::demux::stun_ufrag;
 use engine::transport::tcp::FrameDecoder;
 use engine::transport::webrtc::Protocol;
 

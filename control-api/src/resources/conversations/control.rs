@@ -28,7 +28,6 @@ use crate::http::auth::ApiCaller;
 use crate::http::body;
 use crate::http::extract::{Json, Path};
 use crate::http::responses::{JsonResult, Message};
-use crate::http::validate::FieldErrors;
 use crate::state::AppState;
 use crate::state::event_storage::EventStorage;
 use crate::store;
@@ -176,10 +175,8 @@ pub(crate) enum ContextMode {
 pub(crate) fn parse_speak(body: Value) -> Result<Command, ApiError> {
     let SpeakRequest { text, interrupt, add_to_context, expression } = body::parse(body)?;
     // It would interrupt the current speech, and say nothing.
-    if direction::split(&text).0.trim().is_empty() {
-        let errors = FieldErrors::default();
-        errors.add("text", "must contain more than directions");
-        return errors.into_result(Command::Interrupt);
+    if !direction::split(&text).0.contains(char::is_alphanumeric) {
+        return Err(ApiError::invalid_field("text", "must contain something to speak"));
     }
     Ok(Command::Say {
         text,
