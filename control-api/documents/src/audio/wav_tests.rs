@@ -134,9 +134,9 @@ fn other_chunks_are_skipped() {
     let data = chunk(b"data", &[5, 0]);
     let sound = Ok((8_000, vec![5]));
     let tags = chunk(b"LIST", &vec![b'x'; (8 << 20) + 1]);
-    let fact = chunk(b"fact", &[0; 12]);
+    let count = chunk(b"fact", &[0; 12]);
     for chunks in [
-        vec![tags.clone(), format.clone(), fact, data.clone(), tags.clone()],
+        vec![tags.clone(), format.clone(), count, data.clone(), tags.clone()],
         vec![format.clone(), chunk(b"JUNK", b"odd"), data.clone()],
         vec![format.clone(), chunk(b"JUNK", b""), data.clone(), chunk(b"data", &[9, 9])],
     ] {
