@@ -57,6 +57,7 @@ TARGETS = [
     network_target("tcp", 16_384),
     network_target("picture", 65_536),
     network_target("tflite", 65_536),
+    network_target("audio", 8_192),
     conversation_target("history", 4_096),
     conversation_target("call", 2_048),
     conversation_target("scenario", 65_536, CONVERSATION_FUZZERS.parent / "tests/scenarios"),

@@ -50,6 +50,10 @@ pub(crate) enum Command {
         /// Document type: pdf, docx, html, json or csv
         kind: String,
     },
+    /// Decode an audio file (WAV, MP3, Ogg Vorbis, Ogg Opus) from standard input, with resource
+    /// limits (child process of the program)
+    #[command(hide = true)]
+    DecodeAudio,
     /// Render an avatar in every pose and encode the frames as a pose set; without a name, all
     /// built-in avatars
     Bake {

@@ -65,6 +65,9 @@ fn main() -> ExitCode {
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),
+        Command::DecodeAudio => {
+            documents::decode_as_child().map(|()| ExitCode::SUCCESS).map_err(CommandError::from)
+        }
         Command::Bake { person, size, framing, out, keep, first, json, background } => {
             let (out, keep, first) = (out.as_deref(), keep.as_deref(), first.as_deref());
             let bake_options = bake::BakeOptions {

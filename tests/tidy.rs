@@ -31,7 +31,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("control-api/documents", &[]),
     ("control-api", &["documents", "egress", "engine-api", "models", "knowledge", "conversation"]),
     ("benches/load", &["egress", "engine", "engine-api", "models", "conversation"]),
-    ("tests/fuzz", &["control-api", "engine", "conversation", "landmarks"]),
+    ("tests/fuzz", &["control-api", "documents", "engine", "conversation", "landmarks"]),
 ];
 const WORKSPACE_CRATES: &[&str] = &[
     "egress",

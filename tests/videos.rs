@@ -232,6 +232,71 @@ fn ffmpeg_makes_mp4_and_draws_captions() {
     assert_eq!(folder.names(), ["a.mp4", "a.webm", "ffmpeg"]);
 }
 
+/// A WAV file of a voice-like sound: syllables with a pause between two phrases.
+fn wav(seconds: usize) -> Vec<u8> {
+    const RATE: usize = 16_000;
+    let samples: Vec<i16> = (0..seconds * RATE)
+        .map(|n| {
+            let time = n as f32 / RATE as f32;
+            let is_pause = (time - seconds as f32 / 2.0).abs() < 0.3;
+            let syllable = (time * 4.0 * std::f32::consts::PI).sin().powi(2);
+            let harmonics: f32 = (1..12).map(|k| (time * 940.0 * k as f32).sin() / k as f32).sum();
+            if is_pause { 0 } else { (harmonics * syllable * 6_000.0) as i16 }
+        })
+        .collect();
+    let data: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let mut file = b"RIFF".to_vec();
+    file.extend((data.len() as u32 + 36).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16u32.to_le_bytes());
+    for number in [1u16, 1] {
+        file.extend(number.to_le_bytes());
+    }
+    file.extend((RATE as u32).to_le_bytes());
+    file.extend((RATE as u32 * 2).to_le_bytes());
+    for number in [2u16, 16] {
+        file.extend(number.to_le_bytes());
+    }
+    file.extend(b"data");
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(data);
+    file
+}
+
+#[test]
+fn an_audio_file_is_spoken_and_what_is_none_is_refused_in_one_sentence() {
+    let folder = TempFolder::new("audio");
+    fs::write(folder.path("a.wav"), wav(6)).unwrap();
+    let mut written = Vec::new();
+    for out in ["a.webm", "b.webm"] {
+        let output = video(
+            &folder,
+            &["--avatar", "martin", "--audio-file", "a.wav", "--out", out, "--json"],
+        );
+        let summary = summary(&output);
+        // With the silence around it.
+        assert!((7_100..7_300).contains(&summary.duration_ms), "{summary:?}");
+        written.push(fs::read(folder.path(out)).unwrap());
+    }
+    assert!(written[0] == written[1], "equal requests give equal files");
+    for (content, expected) in [
+        (&b""[..], "the audio contains no sound\n"),
+        (b"no audio at all", "the audio is not WAV, MP3 or Ogg (Vorbis or Opus)\n"),
+        (b"RIFF\0\0\0\0WAVE", "the audio is damaged\n"),
+    ] {
+        fs::write(folder.path("bad"), content).unwrap();
+        let refused =
+            video(&folder, &["--avatar", "martin", "--audio-file", "bad", "--out", "c.webm"]);
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!((refused.status.code(), &*message), (Some(2), expected), "{content:?}");
+    }
+    assert_eq!(folder.names(), ["a.wav", "a.webm", "b.webm", "bad"]);
+    let mut task = task(&folder, "");
+    task.speech = Speech::Audio { file: folder.path("a.wav") };
+    task.files.captions = None;
+    assert!(render(&task).status.success());
+}
+
 fn task(folder: &TempFolder, text: &str) -> Task {
     Task {
         picture: Picture::Stock { id: "theo".into() },

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets for uploaded pictures and network files: `picture` and
-`tflite`.
+"""Writes the seeds of the fuzz targets for uploaded pictures, network files and audio files:
+`picture`, `tflite` and `audio`.
 
     tests/fuzz/file_seeds.py
 
@@ -336,11 +336,83 @@ def picture_seeds():
     }
 
 
+def wav(tag, channels, bits, data, length=None, rate=8_000, extra=b""):
+    """A WAV file. `length` is what the file declares for its data."""
+    size = channels * bits // 8
+    form = struct.pack("<HHIIHH", tag, channels, rate, rate * size, size, bits) + extra
+    length = len(data) if length is None else length
+    chunks = [b"fmt ", struct.pack("<I", len(form)), form, b"data", struct.pack("<I", length), data]
+    body = b"WAVE" + b"".join(chunks)
+    return b"RIFF" + struct.pack("<I", len(body)) + body
+
+
+def ogg_crc(page):
+    """The checksum of a page whose own checksum is zero."""
+    crc = 0
+    for byte in page:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc & 0x80000000 else 0)) & 0xFFFFFFFF
+    return crc
+
+
+def ogg_page(number, packets, position=0, flags=0, serial=7):
+    """A page of packets that are shorter than 255 bytes."""
+    header = struct.pack("<4sBBqIIIB", b"OggS", 0, flags, position, serial, number, 0, len(packets))
+    page = bytearray(header + bytes(len(packet) for packet in packets) + b"".join(packets))
+    struct.pack_into("<I", page, 22, ogg_crc(page))
+    return bytes(page)
+
+
+def opus(packets, channels=1, position=960, serial=7):
+    """A stream of Opus."""
+    head = b"OpusHead\1" + struct.pack("<BHIhB", channels, 312, 48_000, 0, 0)
+    return (
+        ogg_page(0, [head], 0, 2, serial)
+        + ogg_page(1, [b"OpusTags" + bytes(8)], 0, 0, serial)
+        + ogg_page(2, packets, position, 4, serial)
+    )
+
+
+def audio_seeds():
+    fixtures = SEEDS.parents[2] / "control-api/documents/fixtures"
+    mp3 = (fixtures / "mono-cbr.mp3").read_bytes()
+    samples = struct.pack("<8h", *range(-4, 4))
+    extensible = struct.pack("<HHIH", 22, 16, 4, 1) + bytes.fromhex("000000001000800000aa00389b71")
+    # Frames of 20 ms whose content is any bytes, and frames of 60 ms that were not sent.
+    packets = [bytes([kind, *range(40)]) for kind in (0x08, 0x78, 0xF8, 0xFC)]
+    return {
+        "wav-16-bits": wav(1, 2, 16, samples),
+        "wav-8-bits": wav(1, 1, 8, bytes(range(9))),
+        "wav-24-bits": wav(1, 1, 24, bytes(range(9))),
+        "wav-float": wav(3, 1, 32, struct.pack("<4f", 0.5, -2, math.nan, math.inf)),
+        "wav-extensible": wav(0xFFFE, 1, 16, samples, extra=extensible),
+        "wav-endless": wav(1, 1, 16, samples, 0xFFFFFFFF),
+        "wav-many-channels": wav(1, 9, 16, samples),
+        "mp3": mp3,
+        "mp3-id3": b"ID3\4\0\0\0\0\0\5title" + mp3[:600] + b"TAG" + bytes(125),
+        "mp3-joined": mp3[:500] + mp3[100:700],
+        "mp3-large-id3": b"ID3\4\0\0\x7f\x7f\x7f\x7f" + mp3[:300],
+        "ogg-opus": opus(packets, 2),
+        "ogg-opus-not-sent": opus([b"\x18"] * 250, 1, 2**62),
+        "ogg-chained": opus(packets[:1]) + opus(packets[1:2], serial=8),
+        "ogg-pictures": ogg_page(0, [b"\x80theora"], 0, 2, 1) + opus(packets[2:]),
+        "ogg-cut": opus(packets)[:-9],
+        "pcm": b"\0visavis-pcm\0" + struct.pack("<II4hI", 48_000, 4, 1, -1, 2, -2, 0),
+        "pcm-refused": b"\0visavis-pcm\0"
+        + struct.pack("<II2hI", 8_000, 2, 1, 2, 0xFFFFFFFF)
+        + b"the audio is damaged",
+        "pcm-large": b"\0visavis-pcm\0" + struct.pack("<II", 96_000, 0xFFFFFFFE),
+        "why": b"\0visavis-why\0the audio contains no sound",
+    }
+
+
 def main():
     if "--expected" in sys.argv[1:]:
         print(expected_output(), [round(v, 5) for v in expected_mask_output()], sep="\n")
         return
-    for target, seeds in {"tflite": tflite_seeds(), "picture": picture_seeds()}.items():
+    targets = {"tflite": tflite_seeds(), "picture": picture_seeds(), "audio": audio_seeds()}
+    for target, seeds in targets.items():
         folder = SEEDS / target
         folder.mkdir(parents=True, exist_ok=True)
         for name, seed in seeds.items():

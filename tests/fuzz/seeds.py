@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the binary seeds of the fuzz targets: demux, rtp and tcp. file_seeds.py writes
-those of picture and tflite; the seeds of all other targets are text files.
+those of picture, tflite and audio; the seeds of all other targets are text files.
 
     tests/fuzz/seeds.py
 """

@@ -1,14 +1,18 @@
-//! Text of documents: pdf, docx, html, json, csv and plain text.
+//! Text of documents (pdf, docx, html, json, csv and plain text) and sound of audio files (WAV, MP3
+//! and Ogg).
 //!
 //! [`extract_as_child`] is the `main` of a child process that confines itself and reads one
-//! document. [`parse_output`] reads the child's output in the server. This is a package of its own,
-//! because its libraries are large and only the child uses them.
+//! document. [`parse_output`] reads the child's output in the server. [`decode_as_child`] and
+//! [`PcmReader`] are the same for sound. This is a package of its own, because its libraries are
+//! large and only the children use them.
 
+mod audio;
 mod extract;
 mod sandbox;
 
 use std::io::{Read as _, Write as _};
 
+pub use audio::{AUDIO_LIMITS, AudioError, PcmReader, Refusal, decode_as_child, decode_audio};
 pub use extract::extract;
 pub use sandbox::Sandbox;
 

@@ -1,5 +1,5 @@
-//! The child process that extracts the text of a document, like `visavis extract` in the shipped
-//! program. A second mode tries to escape from the sandbox.
+//! The child process that extracts the text of a document or decodes audio, like `visavis extract`
+//! and `visavis decode-audio` in the shipped program. A third mode tries to escape from the sandbox.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
@@ -9,6 +9,7 @@ fn main() -> std::io::Result<()> {
     let kind = std::env::args().nth(1).unwrap_or_default();
     match kind.strip_prefix("escape:") {
         Some(file) => try_escape(Path::new(file)),
+        None if kind == "decode-audio" => documents::decode_as_child(),
         None => documents::extract_as_child(&kind),
     }
 }

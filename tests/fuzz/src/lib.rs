@@ -11,6 +11,7 @@
 //! | [`tcp`] | an ICE-TCP stream | `tcp::FrameDecoder` | `Demux`, `PeerConnection`, str0m |
 //! | [`picture`] | an uploaded picture | `landmarks::decode` | PNG, JPEG, WebP, ICC |
 //! | [`tflite`] | a network file | `tflite::Network` | |
+//! | [`audio`] | an audio file; the output of its decoder | `documents::decode_audio`, `PcmReader` | MP3, Ogg, Opus |
 //!
 //! The last column names parsers of other crates, except `Demux` and `PeerConnection`. The datagrams of
 //! `demux` are intact, damaged or made up; those of `rtp` are RTP under valid keys, text messages,
@@ -20,6 +21,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
+mod audio;
 mod demux;
 mod harness;
 pub mod mutate;
@@ -32,6 +34,7 @@ mod tcp;
 mod tflite;
 mod trickle;
 
+pub use audio::audio;
 pub use demux::demux;
 pub use picture::picture;
 pub use rtp::rtp;
@@ -45,7 +48,7 @@ pub use trickle::trickle;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("demux", demux),
     ("rtp", rtp),
     ("sdp", sdp),
@@ -54,6 +57,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("tcp", tcp),
     ("picture", picture),
     ("tflite", tflite),
+    ("audio", audio),
 ];
 
 /// Maximum input, in bytes: a longer one only takes longer.

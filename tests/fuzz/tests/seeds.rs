@@ -96,6 +96,11 @@ fn seeds_of_tflite_are_survived() {
 }
 
 #[test]
+fn seeds_of_audio_are_survived() {
+    replay_seeds("audio");
+}
+
+#[test]
 fn every_target_has_seeds_and_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest =
@@ -187,4 +192,10 @@ fn long_fuzz_picture() {
 #[ignore = "long: fuzz"]
 fn long_fuzz_tflite() {
     fuzz_for_minutes("tflite");
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_audio() {
+    fuzz_for_minutes("audio");
 }
