@@ -58,6 +58,7 @@ TARGETS = [
     network_target("picture", 65_536),
     network_target("tflite", 65_536),
     network_target("audio", 8_192),
+    network_target("script", 20_000),
     conversation_target("history", 4_096),
     conversation_target("call", 2_048),
     conversation_target("scenario", 65_536, CONVERSATION_FUZZERS.parent / "tests/scenarios"),

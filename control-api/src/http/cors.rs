@@ -29,7 +29,11 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
             .allow_origin(origins)
             .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
             .allow_headers(
-                [named(&["x-api-key", "last-event-id", "idempotency-key"]), vec![header::CONTENT_TYPE]].concat(),
+                [
+                    named(&["x-api-key", "last-event-id", "idempotency-key"]),
+                    vec![header::CONTENT_TYPE],
+                ]
+                .concat(),
             )
             .expose_headers(named(&[
                 "x-total-count",

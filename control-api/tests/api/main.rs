@@ -49,5 +49,6 @@ mod videos;
 mod videos_crash;
 mod videos_faults;
 mod videos_requests;
+mod videos_storage;
 mod webhook_receivers;
 mod webhooks;

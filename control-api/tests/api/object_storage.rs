@@ -28,7 +28,7 @@ async fn a_recording_is_stored_and_read_by_a_link_of_the_storage() {
     let record = wait_until_ready(&server, &id).await;
     let link = record["recording_url"].as_str().unwrap();
     assert!(link.contains("/bucket/calls/recordings/") && link.contains("X-Amz-Expires=3600"));
-    assert_eq!(s3.objects().len(), 1);
+    assert_eq!(s3.objects("recordings").len(), 1);
     // Its address is not https: only the console may play files from it.
     let origin = link.split("/bucket").next().unwrap();
     for (page, is_allowed) in [("/console", true), (&*format!("/join/{id}"), false), ("/", false)] {
@@ -40,7 +40,7 @@ async fn a_recording_is_stored_and_read_by_a_link_of_the_storage() {
         );
         assert_eq!(policy.contains("media-src"), is_allowed, "{page}: {policy}");
     }
-    let stored = std::fs::read(&s3.objects()[0]).unwrap();
+    let stored = std::fs::read(&s3.objects("recordings")[0]).unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let whole = client.get(link).send().await.unwrap();
     assert_eq!(whole.status(), 200);
@@ -59,7 +59,10 @@ async fn a_recording_is_stored_and_read_by_a_link_of_the_storage() {
 
     let path = format!("/v1/ext/conversation/{id}/recording");
     assert_eq!(server.delete(&path).await.status, 204);
-    wait_for("the object to be removed", async || s3.objects().is_empty().then_some(())).await;
+    wait_for("the object to be removed", async || {
+        s3.objects("recordings").is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -84,7 +87,7 @@ async fn a_large_recording_is_uploaded_in_parts() {
     end_call(&server, &id, 1);
     server.app.recorded_hook()(id.parse().unwrap());
     wait_until_ready(&server, &id).await;
-    let stored = std::fs::metadata(&s3.objects()[0]).unwrap().len();
+    let stored = std::fs::metadata(&s3.objects("recordings")[0]).unwrap().len();
     assert!(stored > (PICTURES * PICTURE_BYTES) as u64, "{stored}");
 }
 
@@ -135,7 +138,7 @@ async fn an_upload_survives_faults_of_the_storage() {
     }
     let server = start_server(&folder, s3.config(None)).await;
     wait_until_ready(&server, &id).await;
-    wait_for("all uploads", async || (s3.objects().len() == 5).then_some(())).await;
+    wait_for("all uploads", async || (s3.objects("recordings").len() == 5).then_some(())).await;
 }
 
 #[tokio::test]

@@ -84,9 +84,9 @@ impl S3Server {
         *self.connections.lock().unwrap()
     }
 
-    /// The objects, as files.
-    pub(crate) fn objects(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.folder.0.join(BUCKET).join("calls/recordings"));
+    /// The objects whose names begin with a folder, as files.
+    pub(crate) fn objects(&self, folder: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.0.join(BUCKET).join("calls").join(folder));
         entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
     }
 }

@@ -12,6 +12,7 @@
 //! | [`picture`] | an uploaded picture | `landmarks::decode` | PNG, JPEG, WebP, ICC |
 //! | [`tflite`] | a network file | `tflite::Network` | |
 //! | [`audio`] | an audio file; the output of its decoder | `documents::decode_audio`, `PcmReader` | MP3, Ogg, Opus |
+//! | [`script`] | the text of a video | `script::parse` | |
 //!
 //! The last column names parsers of other crates, except `Demux` and `PeerConnection`. The datagrams of
 //! `demux` are intact, damaged or made up; those of `rtp` are RTP under valid keys, text messages,
@@ -28,6 +29,7 @@ pub mod mutate;
 mod picture;
 mod rtp;
 mod rtvi;
+mod script;
 mod sdp;
 pub mod steps;
 mod tcp;
@@ -39,6 +41,7 @@ pub use demux::demux;
 pub use picture::picture;
 pub use rtp::rtp;
 pub use rtvi::rtvi;
+pub use script::script;
 pub use sdp::sdp;
 pub use tcp::tcp;
 pub use tflite::tflite;
@@ -48,7 +51,7 @@ pub use trickle::trickle;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("demux", demux),
     ("rtp", rtp),
     ("sdp", sdp),
@@ -58,6 +61,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("picture", picture),
     ("tflite", tflite),
     ("audio", audio),
+    ("script", script),
 ];
 
 /// Maximum input, in bytes: a longer one only takes longer.

@@ -101,6 +101,11 @@ fn seeds_of_audio_are_survived() {
 }
 
 #[test]
+fn seeds_of_script_are_survived() {
+    replay_seeds("script");
+}
+
+#[test]
 fn every_target_has_seeds_and_a_fuzzer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest =
@@ -198,4 +203,10 @@ fn long_fuzz_tflite() {
 #[ignore = "long: fuzz"]
 fn long_fuzz_audio() {
     fuzz_for_minutes("audio");
+}
+
+#[test]
+#[ignore = "long: fuzz"]
+fn long_fuzz_script() {
+    fuzz_for_minutes("script");
 }
