@@ -6,6 +6,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
+mod film;
 mod harness;
 mod hear;
 mod inbox;
@@ -35,6 +36,6 @@ criterion_group! {
     name = steps;
     config = criterion_config();
     targets = hear::benches, speak::benches, show::benches, inbox::benches, webrtc::benches,
-        ticks::benches, record::benches, photo::benches
+        ticks::benches, record::benches, film::benches, photo::benches
 }
 criterion_main!(steps);

@@ -44,14 +44,18 @@ pub(crate) fn benches(c: &mut Criterion<CpuTime>) {
 
 /// An avatar that has shown its key frame, with the phones of the segment.
 pub(crate) fn speaking_face(set: &Arc<PoseSet>) -> AvatarAnimator {
+    let mut face = AvatarAnimator::new(Arc::clone(set), 25, 1);
+    assert!(face.next_frame(Time::ZERO, None).is_some_and(|frame| frame.is_key_frame));
+    face.set_state(AgentState::Speaking, false);
+    face.add_phones(SEGMENT, &phones());
+    face
+}
+
+/// The phones of the sentence.
+pub(crate) fn phones() -> Vec<Phone> {
     let phone = |word: &str| {
         let (name, end) = word.split_once(':').expect("name:end");
         Phone::new(name, end.parse().expect("seconds"))
     };
-    let phones: Vec<Phone> = SENTENCE.split_whitespace().map(phone).collect();
-    let mut face = AvatarAnimator::new(Arc::clone(set), 25, 1);
-    assert!(face.next_frame(Time::ZERO, None).is_some_and(|frame| frame.is_key_frame));
-    face.set_state(AgentState::Speaking, false);
-    face.add_phones(SEGMENT, &phones);
-    face
+    SENTENCE.split_whitespace().map(phone).collect()
 }
