@@ -66,8 +66,8 @@ def digest_of(frame) -> str:
 
 
 def seek_times(pictures, rng) -> list[float]:
-    """Random times in a file. Its pictures recur, but at most one wrong picture of five may pass for
-    the right one."""
+    """Random times in a file. Its pictures recur, but at most one wrong picture of five may pass
+    for the right one."""
     times, digests = pictures
     passing = [digests.count(digest) for i in range(len(times)) for digest in near(digests, i)]
     mistaken = sum(passing) / len(times) ** 2
