@@ -60,8 +60,7 @@ pub(crate) fn render_as_child() -> Result<ExitCode, CommandError> {
     child_process::run_when_idle_within(MAX_CPU_SECONDS, MAX_MEMORY)?;
     let mut line = String::new();
     io::stdin().lock().take(MAX_TASK_BYTES).read_line(&mut line)?;
-    let task: Task = serde_json::from_str(&line)
-        .map_err(|error| CommandError::Usage(format!("standard input: {error}")))?;
+    let task: Task = serde_json::from_str(&line).context("the task on standard input")?;
     child_process::exit_when_stdin_closes()?;
     end(render_task(task))
 }
@@ -80,7 +79,11 @@ fn render_task(task: Task) -> Result<(), Failure> {
             let found = known.find(&id).map(|avatar| Arc::clone(&avatar.pose_set));
             found.ok_or_else(|| input(format!("the avatar {id} does not exist")))?
         }
-        Picture::Set { file } => Arc::new(read_set(&file)?),
+        // The server writes it, anew for each attempt: its fault is none of the user's.
+        Picture::Set { file } => Arc::new(read_set(&file).map_err(|error| match error {
+            CommandError::Usage(sentence) => CommandError::Failed(anyhow::anyhow!(sentence)),
+            failed @ CommandError::Failed(_) => failed,
+        })?),
     };
     let options = Options { frame_rate, seed };
     let mut reported = 0;
@@ -204,8 +207,12 @@ fn speech(arguments: &VideoArgs) -> Result<(Speech, String), Failure> {
     };
     let text = match (&arguments.text, &arguments.text_file, &arguments.audio_file) {
         (_, _, Some(file)) => {
-            let bytes = fs::metadata(file).map_err(|error| unreadable(file, error))?.len();
-            if bytes > MAX_AUDIO_BYTES as u64 {
+            let metadata = fs::metadata(file).map_err(|error| unreadable(file, error))?;
+            // It is read twice, which a pipe cannot be.
+            if !metadata.is_file() {
+                return Err(unreadable(file, "the audio is not in a file").into());
+            }
+            if metadata.len() > MAX_AUDIO_BYTES as u64 {
                 return Err(unreadable(file, "the audio is larger than 50 MB").into());
             }
             let content = fs::read(file).map_err(|error| unreadable(file, error))?;

@@ -187,6 +187,10 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
             "none.wav: No such file or directory (os error 2)",
         ),
         (
+            vec!["--avatar", "clara", "--audio-file", "/dev/null", "--out", "a.webm"],
+            "/dev/null: the audio is not in a file",
+        ),
+        (
             vec!["--avatar", "clara", "--audio-file", "a", "--out", "a.webm", "--captions", "vtt"],
             "--captions: an audio file has no text",
         ),
@@ -373,6 +377,12 @@ fn the_exit_status_tells_why_there_is_no_video() {
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
         assert_eq!(String::from_utf8_lossy(&refused.stderr), sentence);
     }
+    // A pose set is the server's own file: another attempt writes it anew.
+    let mut damaged = good.clone();
+    damaged.picture = Picture::Set { file: folder.path("poses") };
+    fs::write(folder.path("poses"), "no poses").unwrap();
+    assert_eq!(render(&damaged).status.code(), Some(1));
+    fs::remove_file(folder.path("poses")).unwrap();
     assert_eq!(folder.names(), [""; 0]);
     // Every write to this device fails with ENOSPC.
     std::os::unix::fs::symlink("/dev/full", folder.path("film.webm.new")).unwrap();

@@ -54,7 +54,7 @@ fn misbehave(data: &Path, folder: &Path) {
     }
     if take(&data.join("damaged")) {
         eprintln!("a line for the log");
-        eprintln!("The audio is damaged.");
+        eprintln!("the audio is damaged");
         std::process::exit(2);
     }
     if data.join("stalled").exists() {

@@ -27,11 +27,24 @@ pub(super) async fn render(
         Ok(Line::Done(result)) => summary = Some(result),
         Err(error) => tracing::warn!(%error, "a process that renders a video writes no JSON"),
     };
-    run(command, &["render-video".into()], &input, on_line).await?;
+    run(command, &["render-video".into()], &input, on_line).await.map_err(
+        |failure| match failure {
+            Failure::Permanent(reason) => Failure::Permanent(sentence_of(&reason)),
+            other => other,
+        },
+    )?;
     summary.ok_or_else(|| {
         tracing::warn!("a process that renders a video reports no result");
         Failure::Temporary(NO_RESULT.into())
     })
+}
+
+/// A reason as a sentence: the child writes it as command lines do, `the audio is damaged`.
+fn sentence_of(reason: &str) -> String {
+    let reason = reason.trim().trim_end_matches('.');
+    let mut letters = reason.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).chain(['.']).collect()
 }
 
 /// How a rendered video is converted.

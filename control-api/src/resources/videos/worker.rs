@@ -346,7 +346,7 @@ impl VideoTask {
     }
 
     async fn give_up(&self, row: &Row, document: &Document, sentence: &str) -> store::Result<()> {
-        tracing::error!(video = %row.id, reason = %sentence, "cannot make a video");
+        tracing::warn!(video = %row.id, reason = %sentence, "cannot make a video");
         let now = clock::now();
         let mut tx = self.store.begin_write(Lock::Rows).await?;
         let mut delivery = None;
