@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use models::film::{Line, Picture, Speech, SpoolReader, Summary, Task};
@@ -18,6 +19,7 @@ fn main() {
     print(&Line::Progress { progress: 0.25 });
     misbehave(data, folder);
     print(&Line::Progress { progress: 0.75 });
+    note_order(data, folder);
     let mut words = serde_json::to_value(&task).unwrap();
     words["sentences"] = count_sentences(&task).into();
     let video = [&[0x1a, 0x45, 0xdf, 0xa3][..], words.to_string().as_bytes()].concat();
@@ -63,6 +65,12 @@ fn misbehave(data: &Path, folder: &Path) {
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
         std::process::exit(1);
     }
+}
+
+/// Appends the id of the video to a file, for tests that ask in which order videos are made.
+fn note_order(data: &Path, folder: &Path) {
+    let file = fs::OpenOptions::new().append(true).create(true).open(data.join("order"));
+    writeln!(file.unwrap(), "{}", folder.file_name().unwrap().display()).unwrap();
 }
 
 /// Removes the first byte of a file; false if there is none.

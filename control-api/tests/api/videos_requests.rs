@@ -1,7 +1,10 @@
 //! What a request for a video may contain, limits, and requests that are sent twice.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
+use crate::fairness::create_other_workspace_key;
 use crate::harness::{Reply, TempFolder, TestServer, wait_for};
 use crate::interface_rows::field_error;
 use crate::videos::{
@@ -92,6 +95,32 @@ async fn the_number_and_the_size_of_a_workspace_s_videos_are_limited() {
     let record = wait_for_video(&server, &id, "FAILED").await;
     assert_eq!(record["error"], "The workspace has no space left for the video.");
     wait_for_no_files(&folder).await;
+}
+
+#[tokio::test]
+async fn workspaces_take_turns_at_their_videos() {
+    let folder = TempFolder::new();
+    let mut server = start(&folder).await;
+    let mut other = create_other_workspace_key(&folder).await;
+    // The others wait until this one is deleted.
+    tell(&folder, "stalled", "");
+    let first = id_of(&create(&server, json!({})).await);
+    let pid = folder.0.join("data/pid");
+    wait_for("the child", async || pid.exists().then_some(())).await;
+    let mut mine = Vec::new();
+    for _ in 0..4 {
+        mine.push(id_of(&create(&server, json!({})).await));
+    }
+    std::mem::swap(&mut server.key, &mut other);
+    let theirs =
+        [id_of(&create(&server, json!({})).await), id_of(&create(&server, json!({})).await)];
+    std::mem::swap(&mut server.key, &mut other);
+    fs::remove_file(folder.0.join("data/stalled")).unwrap();
+    server.delete(&format!("{VIDEO}/{first}")).await.expect_status(200);
+    wait_for_video(&server, &mine[3], "COMPLETED").await;
+    let order = fs::read_to_string(folder.0.join("data/order")).unwrap();
+    let expected = [&theirs[0], &mine[0], &theirs[1], &mine[1], &mine[2], &mine[3]];
+    assert_eq!(order.lines().collect::<Vec<_>>(), expected);
 }
 
 #[tokio::test]
