@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from standardwebhooks import Webhook
 
-from kit import audio_match, speech
+from kit import audio_match, provider_call, providers, speech
 from kit.polling import wait_until
 from kit.receivers import MockServer
 from kit.recording_file import Recording
@@ -284,6 +284,25 @@ def test_a_damaged_sound_fails_with_a_sentence(server, receiver):
     payload = {"error": record["error"], "title": None, "meta_data": None}
     assert event["event"] == {"name": "video_failed", "payload": payload}
     wait_until(lambda: not stored_files(server, video), "the files to be removed")
+
+
+def test_a_hosted_voice_speaks_each_sentence_once_with_its_word_times(start_server, vendor):
+    fake = vendor(providers.ElevenLabsFake)
+    account = {"ELEVENLABS_API_KEY": fake.key, "ELEVENLABS_BASE_URL": fake.base_url}
+    server = start_server("hosted-voice", env=account).read_first_start().wait_ready()
+    tts = {"provider": fake.provider, "voice_id": "a-voice"}
+    video = create(server, avatar_key_id="raj", text=TEXT, tts=tts, captions="vtt")
+    record = wait_for(server, video)
+    assert (record["tts"]["voice_id"], record["warnings"]) == ("a-voice", [])
+    recording = download(server, record)
+    expect_speech(recording, SENTENCES, provider_call.FAKE_VOICE)
+    assert fake.spoken == list(SENTENCES)
+    found = cues(follow(server, record["captions_url"], "text/vtt; charset=utf-8").decode())
+    assert " ".join(text for *_, text in found) == " ".join(SENTENCES)
+    provider_call.check_protocols([fake])
+    assert fake.key not in server.log.read_text(errors="replace")
+    for answer in (record, server.request("GET", "/v1/ext/videos").json()):
+        assert fake.key not in json.dumps(answer)
 
 
 def test_a_killed_server_completes_its_video(start_server, tmp_path):
