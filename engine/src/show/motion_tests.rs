@@ -10,13 +10,14 @@ use models::face::{HeadName, Mood, PoseId, Stance};
 use super::super::test_poses::{cache_of, crown, distance, version_2};
 use super::test_calls::{Call, all_poses, new_call, script, shown_as, spoken};
 use super::*;
+use crate::speak::gesture_words::Gesture;
 
 /// Largest distance of the crown in two consecutive pictures, in pixels of 512.
 const MAX_JUMP: f32 = 3.0;
 
 #[test]
 fn a_speaker_moves_the_head_in_a_third_of_the_seconds_and_over_fifteen_pixels() {
-    for (rate, seed) in (0..4).flat_map(|seed| [(25, seed), (30, seed)]) {
+    for (rate, seed) in (0..14).flat_map(|seed| [(25, seed), (30, seed)]) {
         let mut call = Call::new(all_poses(), rate, seed);
         call.pictures(2.0);
         (0..2).for_each(|_| call.recite(Expression::Calm));
@@ -310,6 +311,46 @@ fn one_nods_with_yes_and_shakes_the_head_with_no() {
     assert!(right > 0.02 && left > 0.01, "{right}, {left}");
 }
 
+#[test]
+fn an_answer_that_begins_with_yes_or_no_begins_with_a_gesture() {
+    let sentences = script();
+    let mut missed = Vec::new();
+    let mut all = 0;
+    for (gesture, sentence) in [(Gesture::Nod, &sentences[3]), (Gesture::Shake, &sentences[6])] {
+        for (seed, rate) in (0..16).flat_map(|seed| [(seed, 25), (seed, 30)]) {
+            // A fast voice and a slow one, without and with a model that thinks.
+            for (delay, thinks) in [(0.08, false), (0.24, false), (0.08, true), (0.24, true)] {
+                let mut call = Call::new(all_poses(), rate, seed);
+                call.pictures(5.0 + 0.17 * seed as f32);
+                if thinks {
+                    call.animator.set_state(AgentState::Thinking, false);
+                    call.pictures(0.8);
+                }
+                let manner = Manner { opening: Some(gesture), ..Manner::default() };
+                let segment = call.announce(manner);
+                let mut pictures = call.pictures(delay);
+                call.play(segment, sentence);
+                // The first word and the pause after it.
+                pictures.extend(call.pictures(0.7));
+                let heads = pictures.iter().map(|id| call.stance(*id).head);
+                let turns: Vec<f32> = match gesture {
+                    Gesture::Nod => heads.map(|head| head.pitch).collect(),
+                    Gesture::Shake => heads.map(|head| -head.yaw).collect(),
+                };
+                // It goes there and back.
+                let (peak, top) = (1..).zip(&turns).max_by(|a, b| a.1.total_cmp(b.1)).unwrap();
+                let lowest = |part: &[f32]| part.iter().copied().fold(*top, f32::min);
+                let size = top - lowest(&turns[..peak]).max(lowest(&turns[peak..]));
+                all += 1;
+                if size < 0.015 {
+                    missed.push((gesture, seed, rate, delay, thinks, size));
+                }
+            }
+        }
+    }
+    assert!(missed.len() * 10 <= all, "{} of {all}: {missed:?}", missed.len());
+}
+
 /// Random calls: states, expressions, words, gestures, narrow lines.
 fn wander(cache: &Arc<PoseCache>, seeds: u64, mut visit: impl FnMut(&Call, PoseId, PoseId, &str)) {
     let sentences = script();
@@ -324,7 +365,7 @@ fn wander(cache: &Arc<PoseCache>, seeds: u64, mut visit: impl FnMut(&Call, PoseI
             call.animator.expect_greeting();
         }
         let hurry = if seed % 2 == 0 { 40 } else { 200 };
-        let mut last = PoseId::default();
+        let (mut last, mut announced) = (PoseId::default(), Vec::new());
         for n in 0..u64::from(rate) * 60 {
             if !call.is_speaking() && below(hurry) == 0 {
                 let thinking = below(2) == 0;
@@ -337,12 +378,21 @@ fn wander(cache: &Arc<PoseCache>, seeds: u64, mut visit: impl FnMut(&Call, PoseI
                     let expression = [Calm, Warm, Glad, Concerned, Curious][below(5) as usize];
                     let is_question = below(2) == 0;
                     let nod = below(3) == 0;
+                    let opening = [None, Some(Gesture::Nod), Some(Gesture::Shake)];
+                    let opening = opening[below(3) as usize];
                     let spoken = &sentences[below(sentences.len() as u32) as usize];
-                    call.say(spoken, Manner { expression, is_question, nod });
+                    let manner =
+                        Manner { expression, is_question, nod, opening, ..Manner::default() };
+                    announced.push((call.announce(manner), spoken));
                 }
+            }
+            // The TTS takes some time.
+            if below(4) == 0 {
+                announced.drain(..).for_each(|(segment, spoken)| call.play(segment, spoken));
             }
             if call.is_speaking() && below(10 * hurry) == 0 {
                 call.cut();
+                announced.clear();
             }
             if below(if call.animator.held { 20 } else { 10 * hurry }) == 0 {
                 call.animator.set_state(AgentState::Listening, !call.animator.held);
@@ -421,7 +471,7 @@ fn sets_of_version_2_and_of_photos_move_without_jumps() {
     assert!(leans > 500, "{leans}");
     let photo = Arc::new(cache_of(PosePlan::with_heads(PHOTO_HEADS)));
     let mut heads = HashSet::new();
-    wander(&photo, 12, |call, last, id, details| {
+    wander(&photo, 24, |call, last, id, details| {
         assert_no_jump(call, last, id, details);
         heads.insert(id.stance);
     });
@@ -532,7 +582,7 @@ fn brows_rise_at_the_end_of_a_question() {
             let mut call = new_call(seed);
             call.pictures(1.0);
             let expression = Expression::Calm;
-            call.say(&sentences[2], Manner { expression, is_question, nod: false });
+            call.say(&sentences[2], Manner { expression, is_question, ..Manner::default() });
             let speech = call.speech();
             let looks = call.animator.poses.pose_set().manifest().looks.clone();
             let end = &speech[speech.len() * 2 / 3..];
