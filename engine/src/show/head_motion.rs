@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use super::eyes::{BROW_SECONDS, Eyes};
 use super::gesture_route::GestureRoute;
 use super::head_mover::{HeadMover, QUICK_STEP};
-use super::listening::mood_at;
+use super::listening::{is_gesture, mood_at};
 use super::mood::{Prelude, home};
 use super::motion::random_seconds;
 use super::rhythm::{CALM_JAW, Rhythm};
@@ -257,8 +257,7 @@ impl HeadMotion {
             return false;
         }
         let (here, paths) = (face.head.at(), face.paths);
-        let turns_back = word.gesture == Gesture::Nod || mood_at(paths, here) != Mood::Calm;
-        let end = if turns_back { here } else { Place::REST };
+        let end = end_of_gesture(paths, word.gesture, here).unwrap_or(here);
         // A whole gesture soon after a change would take many bytes within a second.
         let is_small = face.now.since(self.rested_at) < GESTURE_REST;
         let mut ways = GestureRoute::all(word.gesture, here, end, paths).skip(is_small.into());
@@ -283,12 +282,9 @@ impl HeadMotion {
             return false;
         }
         let (here, paths) = (face.head.at(), face.paths);
-        let stays = prelude.expression == Expression::Calm
-            && gesture == Gesture::Nod
-            && paths.is_end(here)
-            && paths.speaks(here)
-            && mood_at(paths, here) == Mood::Calm;
-        let end = if stays { here } else { home(prelude.expression, paths) };
+        let is_calm = prelude.expression == Expression::Calm;
+        let end = end_of_gesture(paths, gesture, here).filter(|_| is_calm);
+        let end = end.unwrap_or_else(|| home(prelude.expression, paths));
         let mut ways = GestureRoute::all(gesture, here, end, paths);
         let way = ways.find(|way| way.route.steps <= MAX_OPENING_STEPS);
         // Without a short way, the expression comes first.
@@ -464,6 +460,16 @@ impl HeadMotion {
             self.next_stress = face.now + random_seconds(face.rng, 1.0, 2.5);
         }
     }
+}
+
+/// Where a calm head is after a gesture: where it was, if it can nod or shake there.
+fn end_of_gesture(paths: &StancePaths, gesture: Gesture, here: Place) -> Option<Place> {
+    let is_head = paths.is_end(here) && paths.speaks(here) && !is_gesture(paths, here);
+    if !is_head || mood_at(paths, here) != Mood::Calm {
+        return None;
+    }
+    let leans = paths.end(PathEnd::LEAN) == Some(here);
+    Some(if gesture == Gesture::Nod || leans { here } else { Place::REST })
 }
 
 /// Whether a place is rest, calm or with an expression.
