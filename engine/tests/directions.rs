@@ -131,6 +131,14 @@ fn delay_of_speech(text: &str, expression: Option<Expression>) -> f64 {
 }
 
 #[test]
+fn a_farewell_waits_for_the_smile_and_an_answer_waits_for_nothing() {
+    let [answer, thanks, farewell] =
+        ["It is noon.", "Thank you.", "Have a nice day."].map(|text| delay_of_speech(text, None));
+    assert!((thanks - answer).abs() < 0.03, "{answer} and {thanks}");
+    assert!((0.1..0.4).contains(&(farewell - answer)), "{answer} and {farewell}");
+}
+
+#[test]
 fn the_face_has_time_for_an_expression_however_many_segments_follow() {
     let one = "The garden is closed.";
     let calm = delay_of_speech(one, None);

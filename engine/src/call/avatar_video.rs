@@ -55,11 +55,10 @@ impl AvatarVideo {
     /// A segment is requested from the TTS.
     pub(super) fn announce_segment(&mut self, request: &TtsRequest, now: Time) {
         let shown_as = self.manners.manner_of(request);
-        // An expression that was requested counts; one that was inferred does not delay speech. The
-        // segment after one that waits is requested before that plays.
+        // The segment after one that waits is requested before that plays.
         let one_waits = self.expression_due.is_some_and(|(_, due)| due > now);
         let begins = self.agent_state != AgentState::Speaking && !self.is_held && !one_waits;
-        if request.expression.is_some() && begins {
+        if shown_as.leads_in && begins {
             let needed = self.animator.time_to_show(shown_as.expression, now).min(MAX_LEAD_IN);
             self.expression_due = Some((request.segment, now + needed));
         }

@@ -14,13 +14,14 @@ use models::tts::Phone;
 use recording::{Frame, Size};
 
 use super::bandwidth_estimator::{BandwidthEstimator, SendMode};
-use super::gesture_words::{GestureWord, GestureWords};
 use super::head_motion::Speech;
 use super::listener_cues::ListenerCues;
+use super::mood::Requested;
 use super::motion::{Moment, Motion, PoseState};
 use super::pose_cache::{PoseCache, Shown};
 use super::rhythm::Rhythm;
 use super::visemes::{VisemeTrack, lerp};
+use crate::speak::gesture_words::{GestureWord, GestureWords};
 use crate::speak::manners::Manner;
 use crate::transport::VideoFrame;
 
@@ -418,7 +419,11 @@ impl AvatarAnimator {
             held: self.held,
             user_speaking: self.user_speaking,
             speech,
-            requested: requested.map(|known| (known.shown_as, known.at)),
+            requested: requested.map(|&Announced { segment, shown_as, at, .. }| Requested {
+                segment,
+                shown_as,
+                at,
+            }),
             anchor: self.anchor,
             frame_seconds: 1.0 / self.frame_rate as f32,
             reduced,

@@ -15,13 +15,14 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 
 use super::eyes::{BROW_SECONDS, Eyes};
-use super::gesture_words::{Gesture, GestureWord};
+use super::gesture_route::GestureRoute;
 use super::head_mover::{HeadMover, QUICK_STEP};
-use super::listening::mood_at;
-use super::mood::home;
+use super::listening::{is_gesture, mood_at};
+use super::mood::{Prelude, home};
 use super::motion::random_seconds;
 use super::rhythm::{CALM_JAW, Rhythm};
 use super::stance_paths::{PathEnd, Place, Route, StancePaths};
+use crate::speak::gesture_words::{Gesture, GestureWord};
 use crate::speak::manners::Manner;
 
 /// Time between two changes of the head, in seconds: minimum and maximum of the shortest one, and
@@ -30,6 +31,9 @@ const REST_SECONDS: (f32, f32) = (1.2, 1.7);
 const MAX_REST: Duration = Duration::from_millis(2800);
 /// Number of visits of a partner before another one: minimum and maximum.
 const VISITS: (u8, u8) = (2, 3);
+/// The head turns to a side that it has not visited for this time, so that it uses its whole range
+/// within a minute.
+const MAX_SIDE_AWAY: Duration = Duration::from_secs(15);
 /// An accent follows a change by at most this many seconds.
 const ACCENT_SECONDS: f32 = 0.12;
 /// A change at the end of a phrase begins within this many seconds.
@@ -37,6 +41,11 @@ const PHRASE_END_SECONDS: f32 = 0.12;
 /// A gesture begins at most this many seconds before or after its word.
 const GESTURE_LEAD_SECONDS: f32 = 0.05;
 const GESTURE_LAG_SECONDS: f32 = 0.6;
+/// During a gesture, the lips may be less open than they should for this many seconds.
+const GESTURE_OPEN_SECONDS: f32 = 0.1;
+const MAX_GESTURE_OPEN_SECONDS: f32 = 0.13;
+/// Maximum number of steps of a gesture before speech: 0.4 s at 25 frames a second.
+const MAX_OPENING_STEPS: u8 = 10;
 /// A gesture is small if the head has rested for less than this time.
 const GESTURE_REST: Duration = Duration::from_millis(500);
 /// The head returns to rest if a gesture follows within this many seconds.
@@ -52,6 +61,8 @@ const BROW_HOLD_SECONDS: f32 = 0.15;
 const STRESSED_SHARE: f64 = 0.5;
 /// A glance to the side is followed by the head if it is at most this old.
 const GLANCE_AGE: Duration = Duration::from_millis(2500);
+/// The sides to which a head turns.
+const SIDES: [HeadName; 2] = [HeadName::Left, HeadName::Right];
 /// In a reduced send mode, the head comes to rest in the next calm moment, or after this time.
 const MAX_REDUCED: Duration = Duration::from_secs(1);
 
@@ -83,6 +94,14 @@ impl Speech<'_> {
             }
             _ => room,
         }
+    }
+
+    /// For how many of the next seconds the lips are not nearly shut, or not shut.
+    fn open_seconds(&self, seconds: f32, shut: bool) -> f32 {
+        let Some(rhythm) = self.rhythm else { return seconds };
+        let after = (self.at + seconds - rhythm.end()).clamp(0.0, seconds);
+        let next = self.next_rhythm.map_or(0.0, |next| next.open_seconds(0.0, after, shut));
+        rhythm.open_seconds(self.at, seconds - after, shut) + next
     }
 
     /// Seconds left of the segment.
@@ -118,8 +137,16 @@ pub(super) struct HeadMotion {
     /// The head with which rest alternates, and the number of visits left.
     partner: Option<Place>,
     visits: u8,
+    /// When the head last turned to the left and to the right.
+    turned_at: [Time; 2],
     /// The places of a gesture that are left, the last one first.
     gesture: Vec<Place>,
+    /// Whether the head is on the way of a gesture, and for how many seconds of it the lips should
+    /// have been open.
+    in_gesture: bool,
+    open_seconds: f32,
+    /// The segment whose opening gesture began before it.
+    opened: Option<SegmentId>,
     segment: Option<SegmentId>,
     /// Gestures of words that end before this time of the segment are over.
     gestured_until: f32,
@@ -139,23 +166,24 @@ impl HeadMotion {
         self.rested_at = now;
         self.rest = random_seconds(rng, 0.3, 1.0);
         self.moving = false;
-        self.gesture.clear();
+        self.stop_gesture();
     }
 
     /// Whether a gesture is under way.
     pub(super) fn is_gesturing(&self) -> bool {
-        !self.gesture.is_empty()
+        self.in_gesture
     }
 
-    /// The speech is held.
+    /// The speech is held, or has ended.
     pub(super) fn stop_gesture(&mut self) {
         self.gesture.clear();
+        self.in_gesture = false;
     }
 
     /// The places of the pose set have changed.
     pub(super) fn forget_places(&mut self) {
         self.partner = None;
-        self.gesture.clear();
+        self.stop_gesture();
     }
 
     /// Decides about the next motion.
@@ -163,22 +191,28 @@ impl HeadMotion {
         if self.segment != Some(speech.segment) {
             self.segment = Some(speech.segment);
             self.gestured_until = -1.0;
-            self.nod_requested = speech.shown_as.nod;
+            self.nod_requested = speech.shown_as.nod && self.opened != self.segment;
             self.last_accent = -1.0;
         }
         if !face.head.is_still() {
             self.moving = true;
             // The phones came too late to foresee that the lips open.
             if speech.jaw > 1.5 * CALM_JAW && speech.room(false) <= 0.0 {
-                self.gesture.clear();
-                face.head.settle(face.paths);
+                self.open_seconds += face.frame_seconds;
+                if !self.in_gesture || self.open_seconds > MAX_GESTURE_OPEN_SECONDS {
+                    self.stop_gesture();
+                    face.head.settle(face.paths);
+                }
             }
             return;
         }
-        if self.moving {
-            if let Some(next) = self.gesture.pop() {
-                return face.head.go(next, QUICK_STEP);
+        if self.in_gesture {
+            self.go_on(face);
+            if self.in_gesture {
+                return;
             }
+        }
+        if self.moving {
             self.moving = false;
             self.rested_at = face.now;
             self.rest = random_seconds(face.rng, REST_SECONDS.0, REST_SECONDS.1);
@@ -203,9 +237,12 @@ impl HeadMotion {
 
     /// The word whose gesture is due, or that follows within this many seconds.
     fn gesture_word(&self, speech: &Speech<'_>, ahead: f32) -> Option<GestureWord> {
-        let tagged = GestureWord { gesture: Gesture::Nod, start: 0.2, end: speech.at };
+        let tagged =
+            GestureWord { gesture: Gesture::Nod, start: 0.2, end: speech.at, is_first: true };
         let word = speech.gestures.iter().find(|word| {
-            word.end > self.gestured_until
+            let is_over = word.is_first && self.opened == self.segment;
+            !is_over
+                && word.end > self.gestured_until
                 && speech.at >= word.start - ahead
                 && speech.at <= word.end + GESTURE_LAG_SECONDS
         });
@@ -213,60 +250,70 @@ impl HeadMotion {
             .or_else(|| (self.nod_requested && speech.at >= tagged.start - ahead).then_some(tagged))
     }
 
-    /// Begins the gesture of a word. A small one takes less time.
+    /// Begins the gesture of a word.
     fn make_gesture(&mut self, face: &mut Face<'_>, speech: &Speech<'_>) -> bool {
         let Some(word) = self.gesture_word(speech, GESTURE_LEAD_SECONDS) else { return false };
-        let here = face.head.at();
         if !may_leave(face) {
             return false;
         }
-        let end = |name| face.paths.find(name, Mood::Calm, false);
-        let turn = |name, step: u8| {
-            let end: Place = end(name)?;
-            Some(Place { step: step.min(face.paths.len(end.path)), ..end })
-        };
-        // A leaning head nods as a listener does.
-        let nod = face.paths.end(PathEnd::Nod);
-        let nod = nod.filter(|nod| face.paths.start_of(nod.path) == here);
-        let nod = |depth: u8| match nod {
-            Some(nod) => Some(Place { step: depth.min(nod.step), ..nod }),
-            None => turn(HeadName::Down, depth),
-        };
-        let gestures: [[Option<Place>; 3]; 2] = match word.gesture {
-            Gesture::Nod => [3, 2].map(|depth| [nod(depth), None, None]),
-            Gesture::Shake => [[2, 2, 1], [1, 1, 0]].map(|[first, second, last]| {
-                let [left, right] = [HeadName::Left, HeadName::Right];
-                [turn(left, first), turn(right, second), turn(left, last).filter(|p| p.step > 0)]
-            }),
-        };
+        let (here, paths) = (face.head.at(), face.paths);
+        let end = end_of_gesture(paths, word.gesture, here).unwrap_or(here);
         // A whole gesture soon after a change would take many bytes within a second.
         let is_small = face.now.since(self.rested_at) < GESTURE_REST;
-        for places in gestures.into_iter().skip(usize::from(is_small)) {
-            if places[0].is_none() {
-                continue;
-            }
-            let mut whole = Route { steps: 0, moving_lips: true };
-            let mut at = here;
-            for place in places.into_iter().flatten().chain([here]) {
-                let route = face.paths.route(at, place);
-                whole.steps += route.steps;
-                whole.moving_lips &= route.moving_lips && face.paths.shows_lips(place);
-                at = place;
-            }
-            if has_room(face, speech, whole, false) {
-                self.gesture.clear();
-                self.gesture.push(here);
-                self.gesture.extend(places.into_iter().flatten().rev());
-                self.gestured_until = word.end.max(speech.at);
-                self.nod_requested = false;
-                if let Some(first) = self.gesture.pop() {
-                    go(face, first, whole.steps);
-                }
-                self.moving = true;
-                return true;
+        let mut ways = GestureRoute::all(word.gesture, here, end, paths).skip(is_small.into());
+        let Some(way) = ways.find(|way| has_room_for_gesture(face, speech, way.route)) else {
+            return false;
+        };
+        self.gestured_until = word.end.max(speech.at);
+        self.nod_requested = false;
+        self.begin_gesture(face, way);
+        true
+    }
+
+    /// The gesture of the first word of a segment begins before it, as that of people does. Then
+    /// the head is where it belongs with this expression. Returns whether a gesture is under way.
+    pub(super) fn gesture_before_speech(&mut self, face: &mut Face<'_>, prelude: &Prelude) -> bool {
+        if self.in_gesture {
+            self.go_on(face);
+            return self.in_gesture;
+        }
+        let Some((segment, gesture)) = prelude.gesture else { return false };
+        if self.opened == Some(segment) || !may_leave(face) {
+            return false;
+        }
+        let (here, paths) = (face.head.at(), face.paths);
+        let is_calm = prelude.expression == Expression::Calm;
+        let end = end_of_gesture(paths, gesture, here).filter(|_| is_calm);
+        let end = end.unwrap_or_else(|| home(prelude.expression, paths));
+        let mut ways = GestureRoute::all(gesture, here, end, paths);
+        let way = ways.find(|way| way.route.steps <= MAX_OPENING_STEPS);
+        // Without a short way, the expression comes first.
+        self.opened = way.map(|_| segment);
+        way.is_some_and(|way| {
+            self.begin_gesture(face, way);
+            true
+        })
+    }
+
+    fn begin_gesture(&mut self, face: &mut Face<'_>, way: GestureRoute) {
+        self.gesture.clear();
+        self.gesture.extend(way.places());
+        self.in_gesture = true;
+        self.open_seconds = 0.0;
+        self.moving = true;
+        if let Some(first) = self.gesture.pop() {
+            go(face, first, way.route.steps);
+        }
+    }
+
+    /// The next turn of a gesture, once the head is at the last one.
+    fn go_on(&mut self, face: &mut Face<'_>) {
+        if face.head.is_still() {
+            match self.gesture.pop() {
+                Some(next) => face.head.go(next, QUICK_STEP),
+                None => self.in_gesture = false,
             }
         }
-        false
     }
 
     /// Changes to the expression of the sentence, if there is time. In the pause at the end of a
@@ -332,6 +379,11 @@ impl HeadMotion {
         if accented || phrase_ends || gesture_ahead || rested >= MAX_REST {
             if at_rest {
                 self.visits = self.visits.saturating_sub(1);
+                if let PathEnd::Head { name, .. } = face.paths.end_at(target)
+                    && let Some(side) = SIDES.iter().position(|side| *side == name)
+                {
+                    self.turned_at[side] = face.now;
+                }
             }
             go(face, target, route.steps);
             self.moving = true;
@@ -363,16 +415,18 @@ impl HeadMotion {
         if let Some(current) = current.filter(|_| self.visits > 0) {
             return Some(current);
         }
-        // The other side, so that the head uses its whole range.
-        let (left, right) = (find(HeadName::Left), find(HeadName::Right));
+        let [left, right] = SIDES.map(find);
         let opposite = if current.is_some() && current == right { left } else { right };
         let opposite = opposite.filter(|place| current != Some(*place));
+        let away = |side: usize| face.now.since(self.turned_at[side]);
+        let missed = usize::from(away(1) > away(0));
+        let missed = [left, right][missed].filter(|_| away(missed) > MAX_SIDE_AWAY);
         let crosses = face.rng.random_bool(0.5);
         let all = [HeadName::Left, HeadName::Right, HeadName::Lean, HeadName::Down].map(find);
         let others = || all.into_iter().flatten().filter(|place| current != Some(*place));
         let count = others().count();
         let aside = side.and_then(|side| all[usize::from(side > 0.0)]);
-        let chosen = match aside.filter(|place| current != Some(*place)) {
+        let chosen = match missed.or(aside).filter(|place| current != Some(*place)) {
             Some(aside) => Some(aside),
             None if crosses && opposite.is_some() => opposite,
             None if count == 0 => current,
@@ -406,6 +460,16 @@ impl HeadMotion {
             self.next_stress = face.now + random_seconds(face.rng, 1.0, 2.5);
         }
     }
+}
+
+/// Where a calm head is after a gesture: where it was, if it can nod or shake there.
+fn end_of_gesture(paths: &StancePaths, gesture: Gesture, here: Place) -> Option<Place> {
+    let is_head = paths.is_end(here) && paths.speaks(here) && !is_gesture(paths, here);
+    if !is_head || mood_at(paths, here) != Mood::Calm {
+        return None;
+    }
+    let leans = paths.end(PathEnd::LEAN) == Some(here);
+    Some(if gesture == Gesture::Nod || leans { here } else { Place::REST })
 }
 
 /// Whether a place is rest, calm or with an expression.
@@ -445,6 +509,12 @@ fn fits(face: &Face<'_>, speech: &Speech<'_>, to: Place) -> bool {
         return false;
     }
     has_room(face, speech, face.paths.route(face.head.at(), to), with_anchor)
+}
+
+/// Whether the lips stay nearly shut during a gesture, but for a moment.
+fn has_room_for_gesture(face: &Face<'_>, speech: &Speech<'_>, route: Route) -> bool {
+    let needed = (pictures(route, false) - 1.0).max(0.0) * face.frame_seconds;
+    speech.open_seconds(needed, !route.moving_lips) <= GESTURE_OPEN_SECONDS
 }
 
 fn has_room(face: &Face<'_>, speech: &Speech<'_>, route: Route, with_anchor: bool) -> bool {

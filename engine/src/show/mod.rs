@@ -16,7 +16,7 @@ pub mod avatars;
 mod bandwidth_estimator;
 mod eyes;
 pub mod frame_clock;
-pub mod gesture_words;
+mod gesture_route;
 mod head_motion;
 mod head_mover;
 mod listener_cues;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use conversation::direction::Expression;
+use conversation::input::SegmentId;
 use conversation::time::Time;
 use models::face::{HeadName, Mood};
 
 use super::stance_paths::{Place, StancePaths};
+use crate::speak::gesture_words::Gesture;
 use crate::speak::manners::Manner;
 
 /// How long a face keeps its expression after it has spoken, unless the user speaks.
@@ -36,6 +38,23 @@ pub(super) fn home(expression: Expression, paths: &StancePaths) -> Place {
     find(first).or_else(|| find(second)).or_else(|| find(third)).unwrap_or(Place::REST)
 }
 
+/// A segment that was requested from the TTS and has not played.
+#[derive(Clone, Copy)]
+pub(super) struct Requested {
+    pub(super) segment: SegmentId,
+    pub(super) shown_as: Manner,
+    /// When it was requested.
+    pub(super) at: Time,
+}
+
+/// What a face shows before speech.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prelude {
+    pub(super) expression: Expression,
+    /// The gesture of the first word of this segment.
+    pub(super) gesture: Option<(SegmentId, Gesture)>,
+}
+
 /// The expression of a face over time.
 #[derive(Clone, Debug)]
 pub(super) struct MoodTracker {
@@ -62,20 +81,20 @@ impl MoodTracker {
         self.last = (expression, now + HOLD);
     }
 
-    /// The expression before speech, if the face shows it in advance: that of a greeting that is
-    /// expected, or of a segment that was requested. `None` is calm, which needs no preparation.
-    pub(super) fn before_speech(
-        &self,
-        now: Time,
-        requested: Option<(Manner, Time)>,
-    ) -> Option<Expression> {
-        let requested = requested.filter(|(_, at)| now.since(*at) < PRELUDE);
-        let expression = match requested {
-            Some((shown_as, _)) => shown_as.expression,
-            None if now < self.greeting_until => Expression::Warm,
-            None => Expression::Calm,
+    /// What the face shows before speech: the expression of a greeting that is expected, or
+    /// expression and gesture of a segment that was requested. `None`: nothing to prepare.
+    pub(super) fn before_speech(&self, now: Time, requested: Option<Requested>) -> Option<Prelude> {
+        let requested = requested.filter(|requested| now.since(requested.at) < PRELUDE);
+        let (expression, gesture) = match requested {
+            Some(Requested { segment, shown_as, .. }) => {
+                let gesture = shown_as.opening_gesture().map(|gesture| (segment, gesture));
+                (shown_as.expression, gesture)
+            }
+            None if now < self.greeting_until => (Expression::Warm, None),
+            None => (Expression::Calm, None),
         };
-        (expression != Expression::Calm).then_some(expression)
+        let is_needed = expression != Expression::Calm || gesture.is_some();
+        is_needed.then_some(Prelude { expression, gesture })
     }
 
     /// The expression after speech.

@@ -25,9 +25,8 @@ use super::head_motion::{Face, HeadMotion, Speech};
 use super::head_mover::{HeadMover, QUICK_STEP};
 use super::listener_cues::Cue;
 use super::listening::{Chest, Listener, QUICK_EXHALE_SECONDS, is_gesture, mood_at};
-use super::mood::{MoodTracker, home};
+use super::mood::{MoodTracker, Prelude, Requested, home};
 use super::stance_paths::{PathEnd, Place, StancePaths};
-use crate::speak::manners::Manner;
 
 /// Maximum time step between two frames, seconds, so that a stall does not become a jump.
 const MAX_STEP_SECONDS: f32 = 0.1;
@@ -67,8 +66,8 @@ pub(super) struct Moment<'a> {
     pub(super) user_speaking: bool,
     /// The speech that plays.
     pub(super) speech: Option<Speech<'a>>,
-    /// The manner of the first segment that has not played, and when it was requested.
-    pub(super) requested: Option<(Manner, Time)>,
+    /// The first segment that has not played.
+    pub(super) requested: Option<Requested>,
     /// The anchor that the receiver has.
     pub(super) anchor: Option<u8>,
     pub(super) frame_seconds: f32,
@@ -166,6 +165,7 @@ impl Motion {
             self.head.settle(moment.paths);
         }
         self.unheard = 0.0;
+        self.speaker.stop_gesture();
         match state {
             AgentState::Listening => self.listener.listen(moment.now, was_speaking, &mut self.rng),
             AgentState::Thinking => self.listener.stop(),
@@ -209,7 +209,7 @@ impl Motion {
                 self.mood.on_speech(now, speech.shown_as.expression);
                 self.speak(moment, &speech);
             }
-            (_, None, Some(expression)) => self.prepare(paths, expression),
+            (_, None, Some(prelude)) => self.prepare(moment, &prelude),
             (AgentState::Speaking, None, None) => self.get_ready(paths),
             (AgentState::Thinking, ..) => self.think(now, paths, lids, moment.reduced),
             (AgentState::Listening, ..) => self.listen(moment),
@@ -261,18 +261,23 @@ impl Motion {
         if !speaks && !self.speaker.is_gesturing() {
             return self.get_ready(paths);
         }
-        let mut face = Face {
+        let (speaker, mut face) = self.speaker_and_face(moment);
+        speaker.update(&mut face, speech);
+    }
+
+    fn speaker_and_face<'a>(&'a mut self, moment: &Moment<'a>) -> (&'a mut HeadMotion, Face<'a>) {
+        let face = Face {
             now: moment.now,
             head: &mut self.head,
             eyes: &mut self.eyes,
-            paths,
+            paths: moment.paths,
             chest_is_down: self.chest.height() <= 0.0,
             anchor: moment.anchor,
             frame_seconds: moment.frame_seconds,
             reduced_since: self.reduced_since,
             rng: &mut self.rng,
         };
-        self.speaker.update(&mut face, speech);
+        (&mut self.speaker, face)
     }
 
     /// The head comes to the nearest place where lips speak.
@@ -309,8 +314,17 @@ impl Motion {
         exhale.ceil() as u32 + u32::from(paths.route(here, home).steps)
     }
 
-    /// The expression of what will be spoken appears before the first word.
-    fn prepare(&mut self, paths: &StancePaths, expression: Expression) {
+    /// The expression of what will be spoken appears before the first word, and the gesture of that
+    /// word begins.
+    fn prepare(&mut self, moment: &Moment<'_>, prelude: &Prelude) {
+        let (paths, expression) = (moment.paths, prelude.expression);
+        let (speaker, mut face) = self.speaker_and_face(moment);
+        if speaker.gesture_before_speech(&mut face, prelude) {
+            return;
+        }
+        if expression == Expression::Calm {
+            return self.get_ready(paths);
+        }
         // The smile is broader than that of moving lips.
         let broad = paths.end(PathEnd::BroadSmile).filter(|_| expression == Expression::Warm);
         let home = broad.unwrap_or_else(|| home(expression, paths));

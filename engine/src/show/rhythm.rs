@@ -69,6 +69,18 @@ impl Windows {
         period.filter(|(start, _)| *start <= at).map_or(0.0, |(_, end)| end - at)
     }
 
+    /// Seconds outside of all periods within this many seconds from `at`.
+    fn gaps_within(&self, at: f32, seconds: f32) -> f32 {
+        let end = at + seconds;
+        let periods = &self.0[self.0.partition_point(|(_, end)| *end < at)..];
+        let covered = periods.iter().take_while(|(start, _)| *start < end).map(|period| {
+            // A sample stands for the time around it.
+            let (start, last) = (period.0 - STEP_SECONDS / 2.0, period.1 + STEP_SECONDS / 2.0);
+            last.min(end) - start.max(at)
+        });
+        (seconds - covered.sum::<f32>()).max(0.0)
+    }
+
     /// Whether a period is at most this many seconds away.
     fn is_near(&self, at: f32, seconds: f32) -> bool {
         let period = self.0.get(self.0.partition_point(|(_, end)| *end < at - seconds));
@@ -131,8 +143,17 @@ impl Rhythm {
         if at >= self.end {
             return f32::INFINITY;
         }
-        let left = if shut { &self.shut } else { &self.calm }.left_at(at);
+        let left = self.windows(shut).left_at(at);
         if left > 0.0 && at + left > self.end - 1.5 * STEP_SECONDS { f32::INFINITY } else { left }
+    }
+
+    /// For how many of the `seconds` from `at` on the lips are not nearly shut, or not shut.
+    pub(super) fn open_seconds(&self, at: f32, seconds: f32, shut: bool) -> f32 {
+        if seconds <= 0.0 { 0.0 } else { self.windows(shut).gaps_within(at, seconds) }
+    }
+
+    fn windows(&self, shut: bool) -> &Windows {
+        if shut { &self.shut } else { &self.calm }
     }
 
     /// Whether a picture at `at` may have to show pressed or tucked lips.

@@ -6,6 +6,8 @@
 use conversation::direction::Expression;
 use conversation::output::{SpeechSource, TtsRequest};
 
+use super::gesture_words::{Gesture, opening_gesture};
+
 /// How the avatar shows a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
@@ -15,6 +17,19 @@ pub struct Manner {
     pub nod: bool,
     /// Whether the segment is a question.
     pub is_question: bool,
+    /// The gesture of the first word.
+    pub opening: Option<Gesture>,
+    /// Whether the face shows the expression before the first word, even if that delays speech: if
+    /// it was requested, and for greetings and farewells.
+    pub leads_in: bool,
+}
+
+impl Manner {
+    /// The gesture that begins before the first word.
+    #[must_use]
+    pub fn opening_gesture(&self) -> Option<Gesture> {
+        self.opening.or(self.nod.then_some(Gesture::Nod))
+    }
 }
 
 /// Words before the clause that counts: "Oh, thank you."
@@ -138,23 +153,30 @@ fn ends_sentence(text: &str) -> bool {
 /// The manner of a segment by itself.
 fn infer(request: &TtsRequest) -> Manner {
     let is_question = request.text.trim_end().ends_with(['?', '？', '؟']);
-    let inferred = || match request.source {
-        SpeechSource::Greeting | SpeechSource::Exit | SpeechSource::Farewell => Expression::Warm,
-        SpeechSource::Error => Expression::Concerned,
-        _ => expression_of_words(&request.text, is_question),
+    let words = first_clause(&request.text);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (inferred, leads_in) = match request.source {
+        SpeechSource::Greeting | SpeechSource::Exit | SpeechSource::Farewell => {
+            (Expression::Warm, true)
+        }
+        SpeechSource::Error => (Expression::Concerned, false),
+        _ => (expression_of_words(&words, is_question), is_farewell(&words)),
     };
-    let expression = request.expression.unwrap_or_else(inferred);
-    Manner { expression, nod: request.nod, is_question }
+    Manner {
+        expression: request.expression.unwrap_or(inferred),
+        nod: request.nod,
+        is_question,
+        opening: opening_gesture(&request.text),
+        leads_in: leads_in || request.expression.is_some(),
+    }
 }
 
-fn expression_of_words(text: &str, is_question: bool) -> Expression {
-    let words = first_clause(text);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match (is_apology(&words), is_question) {
+fn expression_of_words(words: &[&str], is_question: bool) -> Expression {
+    match (is_apology(words), is_question) {
         (true, false) => Expression::Concerned,
         // "Sorry, could you repeat that?" and "I am so sorry, are you hurt?" differ.
         (true, true) => Expression::Calm,
-        _ if is_thanks(&words) || is_greeting(&words) || is_farewell(&words) => Expression::Warm,
+        _ if is_thanks(words) || is_greeting(words) || is_farewell(words) => Expression::Warm,
         (false, true) => Expression::Curious,
         (false, false) => Expression::Calm,
     }
@@ -254,7 +276,13 @@ mod tests {
         let mut tagged = request("I'm sorry, are you well?", SpeechSource::Greeting);
         assert_eq!(by_itself(&tagged).expression, Expression::Warm);
         (tagged.expression, tagged.nod) = (Some(Expression::Glad), true);
-        let expected = Manner { expression: Expression::Glad, nod: true, is_question: true };
+        let expected = Manner {
+            expression: Expression::Glad,
+            nod: true,
+            is_question: true,
+            opening: None,
+            leads_in: true,
+        };
         assert_eq!(by_itself(&tagged), expected);
         tagged.expression = Some(Expression::Calm);
         assert_eq!(by_itself(&tagged).expression, Expression::Calm, "calm is an expression, too");
@@ -290,6 +318,27 @@ mod tests {
         ] {
             assert_eq!(expression(text), Expression::Warm, "{text}");
         }
+    }
+
+    #[test]
+    fn only_greetings_farewells_and_requests_delay_speech() {
+        let leads_in = |request: &TtsRequest| Manners::default().manner_of(request).leads_in;
+        for (text, expected) in
+            [("Goodbye!", true), ("Okay, have a nice day.", true), ("Thank you.", false)]
+        {
+            assert_eq!(leads_in(&generated(text, 0)), expected, "{text}");
+        }
+        for (source, expected) in [
+            (SpeechSource::Greeting, true),
+            (SpeechSource::Exit, true),
+            (SpeechSource::Farewell, true),
+            (SpeechSource::Error, false),
+        ] {
+            assert_eq!(leads_in(&request("It is noon.", source)), expected);
+        }
+        let mut tagged = generated("It is noon.", 0);
+        tagged.expression = Some(Expression::Concerned);
+        assert!(leads_in(&tagged));
     }
 
     #[test]

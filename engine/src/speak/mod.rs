@@ -1,6 +1,7 @@
 //! From the text of the reply to packets of the agent's audio.
 
 pub mod encode;
+pub mod gesture_words;
 mod lips;
 pub mod manners;
 pub mod playout;

@@ -29,6 +29,8 @@ pub struct GestureWord {
     pub start: f32,
     /// End of the word.
     pub end: f32,
+    /// Whether it is the first word of the segment.
+    pub is_first: bool,
 }
 
 /// The words of one segment with a gesture, in order. Words arrive in batches.
@@ -37,6 +39,7 @@ pub struct GestureWords {
     found: Vec<GestureWord>,
     /// End of the last word, seconds.
     words_end: f32,
+    has_words: bool,
 }
 
 impl GestureWords {
@@ -46,8 +49,10 @@ impl GestureWords {
         for (word, end) in words {
             let (start, end) = (self.words_end, end.as_seconds() as f32);
             if let Some(gesture) = gesture_of_word(word) {
-                self.found.push(GestureWord { gesture, start, end });
+                let is_first = !self.has_words;
+                self.found.push(GestureWord { gesture, start, end, is_first });
             }
+            self.has_words |= !word.is_empty();
             self.words_end = end;
         }
     }
@@ -57,6 +62,11 @@ impl GestureWords {
     pub fn as_slice(&self) -> &[GestureWord] {
         &self.found
     }
+}
+
+/// The gesture of the first word of a text.
+pub(super) fn opening_gesture(text: &str) -> Option<Gesture> {
+    text.split_whitespace().next().and_then(gesture_of_word)
 }
 
 fn gesture_of_word(written: &str) -> Option<Gesture> {
@@ -103,7 +113,27 @@ mod tests {
         let mut words = GestureWords::default();
         words.extend(&[("Well,".into(), at(0.5)), (String::new(), at(0.75))]);
         words.extend(&[("yes.".into(), at(1.0))]);
-        let expected = GestureWord { gesture: Gesture::Nod, start: 0.75, end: 1.0 };
+        let expected =
+            GestureWord { gesture: Gesture::Nod, start: 0.75, end: 1.0, is_first: false };
         assert_eq!(words.as_slice(), [expected]);
+    }
+
+    #[test]
+    fn the_first_word_is_known_from_the_text_and_from_the_times() {
+        use Gesture::{Nod, Shake};
+        for (text, gesture) in [
+            ("Yes, of course.", Some(Nod)),
+            (" “No.” That is all.", Some(Shake)),
+            ("No problem.", None),
+            ("Well, yes.", None),
+            ("", None),
+        ] {
+            assert_eq!(opening_gesture(text), gesture, "{text}");
+        }
+        let at = Position::from_seconds;
+        let mut words = GestureWords::default();
+        words.extend(&[(String::new(), at(0.1)), ("No,".into(), at(0.4)), ("no.".into(), at(0.7))]);
+        let first: Vec<bool> = words.as_slice().iter().map(|word| word.is_first).collect();
+        assert_eq!(first, [true, false]);
     }
 }
