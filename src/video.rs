@@ -148,6 +148,11 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
         arguments.voice,
         content
     ]);
+    let captions_beside = out.with_extension("vtt");
+    let parts = [deliver::part_of(out), deliver::part_of(&captions_beside)];
+    let folder = ffmpeg.is_some().then(|| files::WorkFolder::path_beside(out));
+    let parts = parts.into_iter().chain(folder).collect();
+    files::remove_at_signal(parts).context("signals cannot be received")?;
     let work = ffmpeg.as_ref().map(|_| files::WorkFolder::beside(out)).transpose();
     let work = work.with_context(|| out.display().to_string())?;
     let rendered = match &work {
@@ -157,7 +162,7 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     let captions_file = match (captions, &work) {
         (CaptionStyle::None, _) => None,
         (CaptionStyle::Burned, Some(work)) => Some(work.path().join("captions.vtt")),
-        _ => Some(out.with_extension("vtt")),
+        _ => Some(captions_beside),
     };
     let job = Job {
         set,

@@ -3,12 +3,13 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failure ends the test")]
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use models::film::{Files, Line, Picture, Speech, Summary, Task};
+use rustix::process::{Pid, Signal, kill_process};
 
 const VOICE: &str = "rms";
 /// Permitted CPU time for a minute of video, in µs.
@@ -299,6 +300,30 @@ fn an_audio_file_is_spoken_and_what_is_none_is_refused_in_one_sentence() {
     task.speech = Speech::Audio { file: folder.path("a.wav") };
     task.files.captions = None;
     assert!(render(&task).status.success());
+}
+
+#[test]
+fn an_end_by_a_signal_leaves_no_part() {
+    let folder = TempFolder::new("signal");
+    fs::write(folder.path("text.txt"), "Hello there. ".repeat(1_500)).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_visavis"))
+        .args(["video", "--avatar", "clara", "--text-file", "text.txt", "--voice", VOICE])
+        .args(["--out", "a.webm", "--json"])
+        .current_dir(&folder.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let is_rendering = |line: String| match serde_json::from_str(&line).unwrap() {
+        Line::Progress { progress } => progress > 0.0,
+        Line::Done(summary) => panic!("it is complete: {summary:?}"),
+    };
+    assert!(lines.any(|line| is_rendering(line.unwrap())));
+    assert_eq!(folder.names(), ["a.webm.new", "text.txt"]);
+    let id = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+    kill_process(id, Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(folder.names(), ["text.txt"]);
 }
 
 fn task(folder: &TempFolder, text: &str) -> Task {

@@ -3,8 +3,39 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::deliver::part_of;
+
+/// Exit status of a program that a signal has ended, as shells report it.
+const INTERRUPTED: u8 = 130;
+const TERMINATED: u8 = 143;
+
+/// Removes these files and folders when a person ends this process: its parts must not stay.
+pub(super) fn remove_at_signal(paths: Vec<PathBuf>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let guard = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    drop(guard);
+    let work = move || {
+        let status = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => INTERRUPTED,
+                _ = terminate.recv() => TERMINATED,
+            }
+        });
+        for path in paths {
+            // Each is a file, a folder, or not there.
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+        models::exit_process(status)
+    };
+    thread::Builder::new().name("signals".into()).spawn(work)?;
+    Ok(())
+}
 
 /// A file that is being written. It is removed if it is not completed.
 pub(super) struct Part {
@@ -56,11 +87,16 @@ pub(super) struct WorkFolder(PathBuf);
 impl WorkFolder {
     /// A folder beside the file `out`.
     pub(super) fn beside(out: &Path) -> io::Result<Self> {
-        let mut name = out.as_os_str().to_owned();
-        name.push(".work");
-        let path = PathBuf::from(name);
+        let path = Self::path_beside(out);
         fs::create_dir_all(&path)?;
         Ok(Self(path))
+    }
+
+    /// Where that folder is.
+    pub(super) fn path_beside(out: &Path) -> PathBuf {
+        let mut name = out.as_os_str().to_owned();
+        name.push(".work");
+        name.into()
     }
 
     pub(super) fn path(&self) -> &Path {
