@@ -328,8 +328,7 @@ fn an_answer_that_begins_with_yes_or_no_begins_with_a_gesture() {
                     call.animator.set_state(AgentState::Thinking, false);
                     call.pictures(0.8);
                 }
-                let manner = Manner { opening: Some(gesture), ..Manner::default() };
-                let segment = call.announce(manner);
+                let segment = call.announce(Manner { opening: Some(gesture), ..Manner::default() });
                 let mut pictures = call.pictures(delay);
                 call.play(segment, sentence);
                 // The first word and the pause after it.
@@ -384,9 +383,9 @@ fn wander(cache: &Arc<PoseCache>, seeds: u64, mut visit: impl FnMut(&Call, PoseI
                     let opening = [None, Some(Gesture::Nod), Some(Gesture::Shake)];
                     let opening = opening[below(3) as usize];
                     let spoken = &sentences[below(sentences.len() as u32) as usize];
-                    let manner =
+                    let shown_as =
                         Manner { expression, is_question, nod, opening, ..Manner::default() };
-                    announced.push((call.announce(manner), spoken));
+                    announced.push((call.announce(shown_as), spoken));
                 }
             }
             // The TTS takes some time.
