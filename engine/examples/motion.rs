@@ -8,7 +8,7 @@
 //! crown is that of [`motion::Crown`], in pixels of a picture that is 512 high.
 //!
 //! - `moving_share`: share of the seconds of speech within which the crown moves by a pixel or more;
-//!   mean of the seeds
+//!   smallest of the seeds
 //! - `range`: largest distance between two displacements in a minute of speech; smallest of the seeds
 //! - `jump`: largest distance between two consecutive pictures of speech; largest of the seeds
 //! - `speech`, `listening`, `idle`: kbit/s on the wire without key frames; means of the seeds
@@ -235,9 +235,9 @@ fn measure(set: &Arc<PoseSet>, script: &Script, rate: u32, seeds: u64) -> Value 
     let share = speech
         .iter()
         .map(|minute| f64::from(motion::moving_share(&minute.displacements, rate as usize)))
-        .sum::<f64>();
+        .fold(f64::INFINITY, f64::min);
     json!({
-        "moving_share": round(share / seeds as f64, 3),
+        "moving_share": round(share, 3),
         "range": round(of_each(motion::range).fold(f64::INFINITY, f64::min), 1),
         "jump": round(of_each(motion::largest_jump).fold(0.0, f64::max), 1),
         "speech": kilobits(&speech),

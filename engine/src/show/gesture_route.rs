@@ -9,9 +9,8 @@ use crate::speak::gesture_words::Gesture;
 const NOD_DEPTHS: [u8; 3] = [3, 2, 1];
 /// Turns of a shake, in steps of the paths to the left, to the right and to the left again.
 const SHAKE_TURNS: [[u8; 3]; 3] = [[2, 2, 1], [2, 1, 0], [1, 1, 0]];
-/// The same of a leaning head, which turns to the upright one and back: steps before the end of its
-/// path.
-const LEANING_SHAKE_TURNS: [[u8; 3]; 3] = [[3, 0, 2], [2, 0, 2], [2, 0, 1]];
+/// The same of a leaning head, which is turned to the right already, and becomes upright.
+const LEANING_SHAKE_TURNS: [[u8; 3]; 3] = [[2, 2, 0], [2, 1, 0], [2, 0, 0]];
 
 /// A gesture from one place to another.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +23,12 @@ pub(super) struct GestureRoute {
 }
 
 impl GestureRoute {
-    /// The ways to make a gesture between two places, the largest one first.
+    /// The ways to make a gesture, the largest one first. `head` is the speaking head at which the
+    /// gesture begins; a listener that nods or smiles goes there first.
     pub(super) fn all(
         gesture: Gesture,
         from: Place,
+        head: Place,
         end: Place,
         paths: &StancePaths,
     ) -> impl Iterator<Item = Self> {
@@ -35,22 +36,20 @@ impl GestureRoute {
             let head: Place = paths.find(name, Mood::Calm, false).filter(|_| step > 0)?;
             Some(Place { step: step.min(paths.len(head.path)), ..head })
         };
-        let stays = |head: Place| from == end && head == from;
         // A leaning head nods as a listener does.
-        let listeners = paths.end(PathEnd::Nod).filter(|nod| stays(paths.start_of(nod.path)));
-        let leans = paths.end(PathEnd::LEAN).is_some_and(stays);
+        let nod = paths.end(PathEnd::Nod);
+        let nod = nod.filter(|nod| head == end && paths.start_of(nod.path) == head);
+        let shakes =
+            if paths.end(PathEnd::LEAN) == Some(head) { LEANING_SHAKE_TURNS } else { SHAKE_TURNS };
         let turns = match gesture {
             Gesture::Nod => NOD_DEPTHS.map(|depth| {
-                let deepest = match listeners {
+                let deepest = match nod {
                     Some(nod) => Some(Place { step: depth.min(nod.step), ..nod }),
                     None => turn(HeadName::Down, depth),
                 };
                 [deepest, None, None]
             }),
-            Gesture::Shake if leans => LEANING_SHAKE_TURNS.map(|turns| {
-                turns.map(|back| Some(Place { step: end.step.saturating_sub(back), ..end }))
-            }),
-            Gesture::Shake => SHAKE_TURNS.map(|[first, second, last]| {
+            Gesture::Shake => shakes.map(|[first, second, last]| {
                 let [left, right] = [HeadName::Left, HeadName::Right];
                 [turn(left, first), turn(right, second), turn(left, last)]
             }),

@@ -42,10 +42,11 @@ const PHRASE_END_SECONDS: f32 = 0.12;
 const GESTURE_LEAD_SECONDS: f32 = 0.05;
 const GESTURE_LAG_SECONDS: f32 = 0.6;
 /// During a gesture, the lips may be less open than they should for this many seconds.
-const GESTURE_OPEN_SECONDS: f32 = 0.1;
-const MAX_GESTURE_OPEN_SECONDS: f32 = 0.13;
-/// Maximum number of steps of a gesture before speech: 0.4 s at 25 frames a second.
-const MAX_OPENING_STEPS: u8 = 10;
+const GESTURE_OPEN_SECONDS: f32 = 0.18;
+const MAX_GESTURE_OPEN_SECONDS: f32 = 0.2;
+/// Maximum number of steps of a gesture that begins before speech, of a calm face and of others:
+/// 0.52 and 0.36 s at 25 frames a second.
+const MAX_OPENING_STEPS: [u8; 2] = [13, 9];
 /// A gesture is small if the head has rested for less than this time.
 const GESTURE_REST: Duration = Duration::from_millis(500);
 /// The head returns to rest if a gesture follows within this many seconds.
@@ -227,11 +228,11 @@ impl HeadMotion {
         if speech.rhythm.is_none() {
             return;
         }
-        let gesture_ahead = self.gesture_word(speech, GESTURE_AHEAD_SECONDS);
+        let ahead = self.gesture_word(speech, GESTURE_AHEAD_SECONDS);
         if self.make_gesture(face, speech) || self.change_mood(face, speech) {
             return;
         }
-        self.change_head(face, speech, gesture_ahead.is_some());
+        self.change_head(face, speech, ahead);
         self.stress(face, speech);
     }
 
@@ -260,7 +261,8 @@ impl HeadMotion {
         let end = end_of_gesture(paths, word.gesture, here).unwrap_or(here);
         // A whole gesture soon after a change would take many bytes within a second.
         let is_small = face.now.since(self.rested_at) < GESTURE_REST;
-        let mut ways = GestureRoute::all(word.gesture, here, end, paths).skip(is_small.into());
+        let ways = GestureRoute::all(word.gesture, here, here, end, paths);
+        let mut ways = ways.skip(is_small.into());
         let Some(way) = ways.find(|way| has_room_for_gesture(face, speech, way.route)) else {
             return false;
         };
@@ -283,10 +285,12 @@ impl HeadMotion {
         }
         let (here, paths) = (face.head.at(), face.paths);
         let is_calm = prelude.expression == Expression::Calm;
-        let end = end_of_gesture(paths, gesture, here).filter(|_| is_calm);
+        let head = if is_gesture(paths, here) { paths.start_of(here.path) } else { here };
+        let end = end_of_gesture(paths, gesture, head).filter(|_| is_calm);
         let end = end.unwrap_or_else(|| home(prelude.expression, paths));
-        let mut ways = GestureRoute::all(gesture, here, end, paths);
-        let way = ways.find(|way| way.route.steps <= MAX_OPENING_STEPS);
+        let mut ways = GestureRoute::all(gesture, here, head, end, paths);
+        let max_steps = MAX_OPENING_STEPS[usize::from(!is_calm)];
+        let way = ways.find(|way| way.route.steps <= max_steps);
         // Without a short way, the expression comes first.
         self.opened = way.map(|_| segment);
         way.is_some_and(|way| {
@@ -345,11 +349,21 @@ impl HeadMotion {
     }
 
     /// Changes the head between rest and its partner.
-    fn change_head(&mut self, face: &mut Face<'_>, speech: &Speech<'_>, gesture_ahead: bool) {
+    fn change_head(
+        &mut self,
+        face: &mut Face<'_>,
+        speech: &Speech<'_>,
+        ahead: Option<GestureWord>,
+    ) {
         let (here, rested) = (face.head.at(), face.now.since(self.rested_at));
         let at_rest = is_rest(face.paths, here);
-        if (at_rest && gesture_ahead) || (rested < self.rest && !gesture_ahead) || !may_leave(face)
-        {
+        let leans = face.paths.end(PathEnd::LEAN) == Some(here);
+        // Where the head is ready for the gesture, it waits.
+        let waits = ahead.is_some_and(|word| {
+            at_rest || (leans && (word.gesture == Gesture::Nod || speech.at >= word.start))
+        });
+        let gesture_ahead = ahead.is_some();
+        if waits || (rested < self.rest && !gesture_ahead) || !may_leave(face) {
             return;
         }
         let room = speech.room(false);
@@ -462,14 +476,13 @@ impl HeadMotion {
     }
 }
 
-/// Where a calm head is after a gesture: where it was, if it can nod or shake there.
+/// Where a calm head is after a gesture: a nod returns to where it began.
 fn end_of_gesture(paths: &StancePaths, gesture: Gesture, here: Place) -> Option<Place> {
     let is_head = paths.is_end(here) && paths.speaks(here) && !is_gesture(paths, here);
     if !is_head || mood_at(paths, here) != Mood::Calm {
         return None;
     }
-    let leans = paths.end(PathEnd::LEAN) == Some(here);
-    Some(if gesture == Gesture::Nod || leans { here } else { Place::REST })
+    Some(if gesture == Gesture::Nod { here } else { Place::REST })
 }
 
 /// Whether a place is rest, calm or with an expression.
