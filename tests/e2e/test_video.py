@@ -175,9 +175,12 @@ def test_an_uploaded_sound_has_a_face(server, videos):
     assert len(set(digests)) > 12, "the lips move"
 
 
-@pytest.mark.parametrize("name", ["clara", "sound"])
+@pytest.mark.parametrize("name", [*VOICES, "sound"])
 def test_a_browser_plays_and_seeks(server, browser, videos, rng, name):
-    record = videos[name]
+    expect_seeking(server, browser, videos[name], rng)
+
+
+def expect_seeking(server, browser, record, rng):
     recording = download(server, record)
     pictures = pictures_of(recording)
     times = seek_times(pictures, rng)
@@ -344,7 +347,7 @@ def server_has_one_copy(server, record: dict) -> bool:
 
 
 @pytest.mark.long("recording")
-def test_an_avatar_from_a_photo_speaks_a_text(server):
+def test_an_avatar_from_a_photo_speaks_a_text(server, browser, rng):
     photo = (ROOT / "assets" / "avatars" / "mei.512.webp").read_bytes()
     uri = f"data:image/webp;base64,{base64.b64encode(photo).decode()}"
     body = {"avatar_name": "Mia", "gender": "female", "input_image": uri, "consent": True}
@@ -355,6 +358,7 @@ def test_an_avatar_from_a_photo_speaks_a_text(server):
     video = create(server, avatar_key_id=reply.json()["id"], text=TEXT, tts=voice)
     record = wait_for(server, video, timeout=DRAWING_TIME)
     expect_speech(download(server, record), SENTENCES, "slt")
+    expect_seeking(server, browser, record, rng)
 
 
 @pytest.mark.long("recording")
