@@ -81,7 +81,8 @@ pub(crate) fn exit_when_stdin_closes() -> anyhow::Result<()> {
         // After an error or the end of input, the server is gone.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         eprintln!("the process ends, because its standard input is closed");
-        std::process::exit(1);
+        // Destructors of the ONNX Runtime would wait for a voice that speaks.
+        models::exit_process(1)
     };
     engine::thread::spawn("parent", wait_for_eof).context("cannot start a thread")?;
     Ok(())
