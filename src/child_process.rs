@@ -80,7 +80,9 @@ pub(crate) fn exit_when_stdin_closes() -> anyhow::Result<()> {
     let wait_for_eof = || {
         // After an error or the end of input, the server is gone.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        eprintln!("the process ends, because its standard input is closed");
+        // The log of a server that is gone is closed, too.
+        let reason = b"the process ends, because its standard input is closed\n";
+        let _ = io::Write::write_all(&mut io::stderr(), reason);
         // Destructors of the ONNX Runtime would wait for a voice that speaks.
         models::exit_process(1)
     };

@@ -420,6 +420,8 @@ fn the_exit_status_tells_why_there_is_no_video() {
 fn the_child_process_ends_with_the_server() {
     let folder = TempFolder::new("orphan");
     let (mut child, stdin) = start_render(&task(&folder, &"Hello there. ".repeat(1_500)));
+    // All pipes of a server that is killed close.
+    drop((child.stdout.take(), child.stderr.take()));
     drop(stdin);
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(!folder.path("film.webm").exists());
