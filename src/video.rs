@@ -231,8 +231,13 @@ fn speech(arguments: &VideoArgs) -> Result<(Speech, String), Failure> {
         check_builtin_voice(&voice)
             .map_err(|why| CommandError::Usage(format!("--voice {voice}: {why}")))?;
     }
-    let speech =
-        Speech::Voice { text: text.clone(), voice, language: None, pronunciation: Vec::new() };
+    let speech = Speech::Voice {
+        text: text.clone(),
+        provider: String::new(),
+        voice,
+        language: None,
+        pronunciation: Vec::new(),
+    };
     Ok((speech, text))
 }
 
@@ -283,10 +288,11 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
     let mut video = Part::create(&files.video).map_err(Error::Write)?;
     let mut warnings = Vec::new();
     let mut source: Box<dyn SpeechSource> = match speech {
-        Speech::Voice { text, voice, language: _, pronunciation } => {
+        Speech::Voice { text, provider, voice, language: _, pronunciation } => {
             let voices = [voice.as_str(), &set.manifest().voice];
             let script = checked_script(text)?;
-            let source = VoiceSource::new(script, &voices, pronunciation.clone(), models)?;
+            let source =
+                VoiceSource::new(script, provider, &voices, pronunciation.clone(), models)?;
             warnings.extend_from_slice(source.warnings());
             Box::new(source)
         }

@@ -331,6 +331,7 @@ fn task(folder: &TempFolder, text: &str) -> Task {
         picture: Picture::Stock { id: "theo".into() },
         speech: Speech::Voice {
             text: text.into(),
+            provider: String::new(),
             voice: VOICE.into(),
             language: None,
             pronunciation: Vec::new(),

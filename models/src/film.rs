@@ -69,7 +69,11 @@ pub enum Speech {
     Voice {
         /// The text, with directions such as `[warm]`.
         text: String,
-        /// Name of the voice. Empty: that of the avatar.
+        /// Built-in provider of the voice. Empty, or `builtin`: that which has the voice.
+        #[serde(default)]
+        provider: String,
+        /// Name of the voice. Empty: that of the avatar, if the provider has it, else the provider's
+        /// default.
         voice: String,
         /// Language of the text.
         language: Option<String>,

@@ -26,7 +26,7 @@ fn set(id: &str) -> Arc<PoseSet> {
 /// A voice that speaks repeatably needs the process for itself.
 fn voice(text: &str, name: &str) -> VoiceSource {
     let folder = models::paths::models_dir(None);
-    VoiceSource::new(script::parse(text), &[name], Vec::new(), &folder).unwrap()
+    VoiceSource::new(script::parse(text), "", &[name], Vec::new(), &folder).unwrap()
 }
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use conversation::script::Script;
-use models::tts::{Flite, HEART, Hibari, Request, Tts, check_builtin_voice, resolve_voice};
+use models::tts::{Flite, HEART, Hibari, Request, Tts, builtin_provider_has, resolve_voice};
 
 use crate::synthesis::{Shown, Synthesis};
 use crate::{Error, SpeechSource, Spoken};
@@ -26,13 +26,14 @@ pub struct VoiceSource {
 }
 
 impl VoiceSource {
-    /// Loads the voice. `voices`: names in the order in which they are wanted, the first one that
+    /// Loads the voice. `provider`: the built-in provider that has it, or empty. `voices`: names in the order in which they are wanted, the first one that
     /// of the user. `models`: folder of the models.
     ///
     /// # Errors
     /// [`Error::Input`] if there is nothing to speak, [`Error::Failed`] without any voice.
     pub fn new(
         script: Script,
+        provider: &str,
         voices: &[&str],
         pronunciation: Vec<(String, String)>,
         models: &Path,
@@ -41,14 +42,16 @@ impl VoiceSource {
             return Err(Error::Input("the text contains nothing to speak".into()));
         }
         let mut warnings = Vec::new();
-        let is_known = |voice: &&&str| check_builtin_voice(voice).is_ok();
+        let is_known = |voice: &&&str| builtin_provider_has(provider, voice);
         let wanted = voices.first().filter(|voice| !voice.trim().is_empty());
         if let Some(wanted) = wanted.filter(|voice| !is_known(voice)) {
             let name: String = wanted.chars().take(40).collect();
             warnings
                 .push(format!("The voice {name:?} is not built in; the avatar's voice is used."));
         }
-        let voice = voices.iter().find(is_known).map_or(HEART, |voice| voice.trim());
+        let default =
+            if builtin_provider_has(provider, HEART) { HEART } else { resolve_voice("").0.name() };
+        let voice = voices.iter().find(is_known).map_or(default, |voice| voice.trim());
         let (tts, voice) = load(voice, models, &mut warnings)?;
         let request = Request { voice, reply: REPLY, pronunciation, ..Request::default() };
         Ok(Self { script, next: 0, tts, request, shown: Shown::default(), warnings })

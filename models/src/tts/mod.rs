@@ -29,7 +29,7 @@ pub use hibari::Hibari;
 pub use hosted::Timeouts;
 pub use hosted::voices::{ListedVoice, VoicePage, VoiceQuery};
 pub use upsampler::Upsampler;
-pub use voice::{HEART, Voice, check_builtin_voice, resolve_voice};
+pub use voice::{HEART, Voice, builtin_provider_has, check_builtin_voice, resolve_voice};
 
 use std::sync::Arc;
 use std::time::Duration;

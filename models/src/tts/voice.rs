@@ -56,11 +56,21 @@ pub(super) fn is_flite_voice(name: &str) -> bool {
 /// # Errors
 /// One clause that lists the built-in voices.
 pub fn check_builtin_voice(name: &str) -> Result<(), String> {
-    if is_hibari_voice(name) || is_flite_voice(name) {
+    if builtin_provider_has("", name) {
         return Ok(());
     }
     let flite = Voice::ALL.map(Voice::name).join(", ");
     Err(format!("must be one of {HEART}, {flite}"))
+}
+
+/// Whether a built-in provider has a voice: `hibari`, `flite`, or any other name for both.
+#[must_use]
+pub fn builtin_provider_has(provider: &str, voice: &str) -> bool {
+    match provider.trim().to_ascii_lowercase().as_str() {
+        "hibari" => is_hibari_voice(voice),
+        "flite" => is_flite_voice(voice),
+        _ => is_hibari_voice(voice) || is_flite_voice(voice),
+    }
 }
 
 /// The voice of flite of this name (`slt` or `cmu_us_slt`, in any case; empty = the default). An unknown
@@ -100,6 +110,16 @@ mod tests {
         );
         let why = check_builtin_voice("Joanna").unwrap_err();
         assert_eq!(why, "must be one of heart, slt, rms, awb, kal16, kal");
+        for (provider, voice, has) in [
+            ("flite", "heart", false),
+            ("Hibari", "heart", true),
+            ("hibari", "slt", false),
+            ("flite", "slt", true),
+            ("builtin", "slt", true),
+            ("", "heart", true),
+        ] {
+            assert_eq!(builtin_provider_has(provider, voice), has, "{provider} {voice}");
+        }
         assert!(check_builtin_voice(" ").is_err() && !is_flite_voice("heart"));
     }
 

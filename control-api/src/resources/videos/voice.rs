@@ -3,7 +3,7 @@
 
 use engine_api::{Pronunciation, TtsChoice};
 use models::registry::{Kind, is_builtin_tts};
-use models::tts::check_builtin_voice;
+use models::tts::builtin_provider_has;
 
 use super::document::VideoTts;
 use crate::error::ApiError;
@@ -51,7 +51,7 @@ pub(super) async fn resolve(
     let provider = registry.first_provider(Kind::Tts, &choice.provider, workspace);
     let voice = choice.voice_id.clone();
     let is_known = if is_builtin_tts(&provider) {
-        check_builtin_voice(&voice).is_ok()
+        builtin_provider_has(&provider, &voice)
     } else {
         let tts = registry
             .single_tts(&TtsChoice { provider: provider.clone(), ..choice })

@@ -383,6 +383,7 @@ fn speech_in_child(document: &Document, files: &VideoFiles) -> Speech {
     let pronunciation = tts.custom_pronunciation.into_iter();
     Speech::Voice {
         text,
+        provider: tts.provider.unwrap_or_default(),
         voice: tts.voice_id.unwrap_or_default(),
         language: tts.language,
         pronunciation: pronunciation.map(|one| (one.word, one.pronunciation)).collect(),
