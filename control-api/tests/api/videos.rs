@@ -163,7 +163,7 @@ async fn a_text_becomes_a_video_with_its_captions_and_says_so() {
     let task = task_of(&server, &record).await;
     assert_eq!(task["picture"], json!({"stock": {"id": "nia"}}));
     let speech = json!({"voice": {
-        "text": "Hello. How are you?", "voice": "heart", "language": null,
+        "text": "Hello. How are you?", "provider": "builtin", "voice": "heart", "language": null,
         "pronunciation": [["a", "b"]],
     }});
     assert_eq!((&task["speech"], &task["frame_rate"]), (&speech, &json!(30)));
