@@ -5,6 +5,7 @@
 
 mod agents;
 mod backgrounds;
+mod commit_crash;
 mod contract;
 mod conversations;
 mod crash;

@@ -1,63 +1,37 @@
 //! A server that crashes before or after any commit between the end of a recorded call and the
 //! moment at which its recording can be read. After the restart the recording can be read, and
 //! `recording_ready` is stored once and delivered with one id.
-//!
-//! The test program starts itself, as in `crash.rs`.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use control_api::CrashPoint;
 use serde_json::json;
 
+use crate::commit_crash;
 use crate::harness::{TempFolder, TestServer, WebhookReceiver, wait_for};
 use crate::recordings::{end_call, files, follow, wait_until_ready, write_capture};
-
-/// Environment variables of the process that crashes: its folder, its receiver, and the number of
-/// the commit point at which it aborts.
-const FOLDER_VAR: &str = "VISAVIS_RECORDING_CRASH_FOLDER";
-const RECEIVER_VAR: &str = "VISAVIS_RECORDING_CRASH_RECEIVER";
-const OCCURRENCE_VAR: &str = "VISAVIS_RECORDING_CRASH_AT";
-/// Maximum number of commit points. The tasks of the server commit in no fixed order.
-const MAX_POINTS: u32 = 40;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static REACHED: AtomicU32 = AtomicU32::new(0);
-
-fn abort_at_commit(point: CrashPoint) {
-    let is_commit = matches!(point, CrashPoint::BeforeCommit | CrashPoint::AfterCommit);
-    if !is_commit || !ARMED.load(Ordering::Relaxed) {
-        return;
-    }
-    let reached = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
-    if reached == std::env::var(OCCURRENCE_VAR).unwrap().parse::<u32>().unwrap() {
-        std::process::abort();
-    }
-}
 
 #[tokio::test]
 #[ignore = "the other test here starts it"]
 async fn the_process_that_crashes() {
-    let folder = PathBuf::from(std::env::var(FOLDER_VAR).expect("started by the other test"));
+    let folder = commit_crash::folder();
     let server = TestServer::start_with(&folder, |config| {
-        config.crash_hook = Some(abort_at_commit);
+        config.crash_hook = Some(commit_crash::abort_at_commit);
     })
     .await;
     let agent = json!({
         "record": true,
-        "callback_url": std::env::var(RECEIVER_VAR).unwrap(),
+        "callback_url": commit_crash::receiver_url(),
         "callback_events": ["recording_ready"],
     });
     let id = server.create_running_call(agent).await;
     std::fs::write(folder.join("id"), &id).unwrap();
     write_capture(&folder.join("data"), &id);
-    ARMED.store(true, Ordering::Relaxed);
+    commit_crash::arm();
     end_call(&server, &id, 1);
     server.app.recorded_hook()(id.parse().unwrap());
     wait_until_ready(&server, &id).await;
     wait_for("the webhook", async || (server.webhook_count("done").await == 1).then_some(())).await;
-    std::fs::write(folder.join("finished"), b"").unwrap();
+    commit_crash::finish();
 }
 
 /// Runs a process that crashes at the `at`th commit point, then checks what is left. False if the
@@ -65,17 +39,7 @@ async fn the_process_that_crashes() {
 async fn crashes_at(at: u32) -> bool {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let output = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["recordings_crash::the_process_that_crashes", "--exact", "--ignored"])
-        .env(FOLDER_VAR, &folder.0)
-        .env(RECEIVER_VAR, &hooks.url)
-        .env(OCCURRENCE_VAR, at.to_string())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap();
-    let crashed = !output.status.success();
-    assert_ne!(crashed, folder.0.join("finished").exists(), "commit {at}: {output:?}");
+    let crashed = commit_crash::crashes("recordings_crash", at, &folder, &hooks).await;
     let id = std::fs::read_to_string(folder.0.join("id")).unwrap();
 
     let server = TestServer::start(&folder).await;
@@ -104,7 +68,7 @@ async fn a_crash_at_any_commit_loses_no_recording_and_doubles_no_event() {
     let mut at = 1;
     while crashes_at(at).await {
         at += 1;
-        assert!(at < MAX_POINTS);
+        assert!(at < commit_crash::MAX_POINTS);
     }
     // Before and after: the end of the call, the capture, the delivery, the storage, the webhook.
     assert!(at > 10, "{at}");

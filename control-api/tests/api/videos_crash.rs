@@ -1,56 +1,31 @@
 //! A server that crashes before or after any commit between the request for a video and its webhook.
 //! After the restart there is one video, and `video_completed` is delivered with one id.
-//!
-//! The test program starts itself, as in `crash.rs`.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use control_api::CrashPoint;
 use serde_json::json;
 
+use crate::commit_crash;
 use crate::harness::{TempFolder, WebhookReceiver, wait_for};
 use crate::recordings::{files, follow};
 use crate::videos::{
     SOUND, VIDEO, VIDEOS, id_of, start, start_with, wait_for_no_files, wait_for_video,
 };
 
-/// Environment variables of the process that crashes: its folder, its receiver, and the number of
-/// the commit point at which it aborts.
-const FOLDER_VAR: &str = "VISAVIS_VIDEO_CRASH_FOLDER";
-const RECEIVER_VAR: &str = "VISAVIS_VIDEO_CRASH_RECEIVER";
-const OCCURRENCE_VAR: &str = "VISAVIS_VIDEO_CRASH_AT";
-/// Maximum number of commit points. The tasks of the server commit in no fixed order.
-const MAX_POINTS: u32 = 40;
-
-static ARMED: AtomicBool = AtomicBool::new(false);
-static REACHED: AtomicU32 = AtomicU32::new(0);
-
-fn abort_at_commit(point: CrashPoint) {
-    let is_commit = matches!(point, CrashPoint::BeforeCommit | CrashPoint::AfterCommit);
-    if !is_commit || !ARMED.load(Ordering::Relaxed) {
-        return;
-    }
-    let reached = REACHED.fetch_add(1, Ordering::Relaxed) + 1;
-    if reached == std::env::var(OCCURRENCE_VAR).unwrap().parse::<u32>().unwrap() {
-        std::process::abort();
-    }
-}
-
 #[tokio::test]
 #[ignore = "the other test here starts it"]
 async fn the_process_that_crashes() {
-    let path = PathBuf::from(std::env::var(FOLDER_VAR).expect("started by the other test"));
+    let path = commit_crash::folder();
     // The other test removes the folder.
     let folder = std::mem::ManuallyDrop::new(TempFolder(path));
-    let server = start_with(&folder, |config| config.crash_hook = Some(abort_at_commit)).await;
+    let server =
+        start_with(&folder, |config| config.crash_hook = Some(commit_crash::abort_at_commit)).await;
     server.get(VIDEOS).await.expect_status(200);
-    ARMED.store(true, Ordering::Relaxed);
+    commit_crash::arm();
     let body = json!({
         "avatar_key_id": "nia",
         "audio": SOUND,
-        "callback_url": std::env::var(RECEIVER_VAR).unwrap(),
+        "callback_url": commit_crash::receiver_url(),
     });
     let request = server.request("POST", VIDEO).header("x-api-key", &server.key);
     let request = request.header("idempotency-key", "the-video");
@@ -58,7 +33,7 @@ async fn the_process_that_crashes() {
     let created = server.send(request).await.expect_status(201);
     wait_for_video(&server, &id_of(&created), "COMPLETED").await;
     wait_for("the webhook", async || (server.webhook_count("done").await == 1).then_some(())).await;
-    std::fs::write(folder.0.join("finished"), b"").unwrap();
+    commit_crash::finish();
 }
 
 /// Runs a process that crashes at the `at`th commit point, then checks what is left. False if the
@@ -66,17 +41,7 @@ async fn the_process_that_crashes() {
 async fn crashes_at(at: u32) -> bool {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
-    let output = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["videos_crash::the_process_that_crashes", "--exact", "--ignored"])
-        .env(FOLDER_VAR, &folder.0)
-        .env(RECEIVER_VAR, &hooks.url)
-        .env(OCCURRENCE_VAR, at.to_string())
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap();
-    let crashed = !output.status.success();
-    assert_ne!(crashed, folder.0.join("finished").exists(), "commit {at}: {output:?}");
+    let crashed = commit_crash::crashes("videos_crash", at, &folder, &hooks).await;
 
     let server = start(&folder).await;
     // The client got no response, and sends the request again.
@@ -105,7 +70,7 @@ async fn a_crash_at_any_commit_loses_no_video_and_doubles_no_webhook() {
     let mut at = 1;
     while crashes_at(at).await {
         at += 1;
-        assert!(at < MAX_POINTS);
+        assert!(at < commit_crash::MAX_POINTS);
     }
     // Before and after: the request, the claim, the files, the storage, the webhook.
     assert!(at > 9, "{at}");
