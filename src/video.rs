@@ -7,6 +7,7 @@
 
 mod arguments;
 mod files;
+mod input;
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -17,21 +18,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use conversation::script::{self, Script};
 use engine::show::Avatars;
 use models::face::PoseSet;
 use models::face::background::Background;
-use models::film::{
-    FRAME_RATES, Files, Line, MAX_AUDIO_BYTES, MAX_PAUSE_SECONDS, MAX_TEXT_CHARS, Picture, Speech,
-    Summary, Task, seed_of,
-};
-use models::tts::check_builtin_voice;
+use models::film::{FRAME_RATES, Files, Line, Picture, Speech, Summary, Task, seed_of};
 use serde_json::json;
 use studio::{Captions, Error, Options, SpeechSource, SpoolSource, VoiceSource};
 
 use self::arguments::CaptionStyle;
 pub(crate) use self::arguments::VideoArgs;
 use self::files::Part;
+use self::input::{check_out, check_speech, parse_script, read_speech, unreadable};
 use crate::deliver::{self, Conversion, NO_SPACE, VideoFormat};
 use crate::progress::ProgressBar;
 use crate::{CommandError, bake, child_process, error_chain};
@@ -131,7 +128,10 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     if is_converted && ffmpeg.is_none() {
         return Err(usage("MP4 and burned captions need ffmpeg, which is not installed".into()));
     }
-    let (speech, content) = speech(arguments)?;
+    // All input is checked now, because drawing takes minutes.
+    let (speech, content) = read_speech(arguments)?;
+    check_speech(&speech)?;
+    check_out(out)?;
     let mut bar = ProgressBar::new(avatar, *json);
     let mut drawn = 0.0;
     let set = find_set(arguments, &mut |done| {
@@ -197,54 +197,6 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The speech of a command line, and what identifies it.
-fn speech(arguments: &VideoArgs) -> Result<(Speech, String), Failure> {
-    let read = |file: &Path| -> Result<String, CommandError> {
-        let mut text = String::new();
-        // One character over the limit is enough to detect the excess.
-        let limit = 4 * MAX_TEXT_CHARS as u64 + 4;
-        let from: Box<dyn io::Read> = match file.to_str() {
-            Some("-") => Box::new(io::stdin()),
-            _ => Box::new(File::open(file).map_err(|error| unreadable(file, error))?),
-        };
-        from.take(limit).read_to_string(&mut text).map_err(|error| unreadable(file, error))?;
-        Ok(text)
-    };
-    let text = match (&arguments.text, &arguments.text_file, &arguments.audio_file) {
-        (_, _, Some(file)) => {
-            let metadata = fs::metadata(file).map_err(|error| unreadable(file, error))?;
-            // It is read twice, which a pipe cannot be.
-            if !metadata.is_file() {
-                return Err(unreadable(file, "the audio is not in a file").into());
-            }
-            if metadata.len() > MAX_AUDIO_BYTES as u64 {
-                return Err(unreadable(file, "the audio is larger than 50 MB").into());
-            }
-            let content = fs::read(file).map_err(|error| unreadable(file, error))?;
-            return Ok((Speech::Audio { file: file.clone() }, seed_of(&content).to_string()));
-        }
-        (_, Some(file), _) => read(file)?,
-        (text, ..) => text.clone().unwrap_or_default(),
-    };
-    let voice = arguments.voice.clone().unwrap_or_default();
-    if !voice.is_empty() {
-        check_builtin_voice(&voice)
-            .map_err(|why| CommandError::Usage(format!("--voice {voice}: {why}")))?;
-    }
-    let speech = Speech::Voice {
-        text: text.clone(),
-        provider: String::new(),
-        voice,
-        language: None,
-        pronunciation: Vec::new(),
-    };
-    Ok((speech, text))
-}
-
-fn unreadable(file: &Path, why: impl std::fmt::Display) -> CommandError {
-    CommandError::Usage(format!("{}: {why}", file.display()))
-}
-
 /// The pose set that a command line names. `report` gets the progress of drawing it.
 fn find_set(
     arguments: &VideoArgs,
@@ -290,7 +242,7 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
     let mut source: Box<dyn SpeechSource> = match speech {
         Speech::Voice { text, provider, voice, language: _, pronunciation } => {
             let voices = [voice.as_str(), &set.manifest().voice];
-            let script = checked_script(text)?;
+            let script = parse_script(text)?;
             let source =
                 VoiceSource::new(script, provider, &voices, pronunciation.clone(), models)?;
             warnings.extend_from_slice(source.warnings());
@@ -298,7 +250,7 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
         }
         Speech::Spool { text, file } => {
             let spool = File::open(file).map_err(anyhow::Error::from)?;
-            Box::new(SpoolSource::new(checked_script(text)?, BufReader::new(spool))?)
+            Box::new(SpoolSource::new(parse_script(text)?, BufReader::new(spool))?)
         }
         Speech::Audio { file } => crate::audio_file::open(file)?,
     };
@@ -340,17 +292,6 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn checked_script(text: &str) -> Result<Script, Error> {
-    if text.chars().count() > MAX_TEXT_CHARS {
-        return Err(Error::Input("the text is longer than 20,000 characters".into()));
-    }
-    let script = script::parse(text);
-    if script.pauses > Duration::from_secs(MAX_PAUSE_SECONDS.into()) {
-        return Err(Error::Input("the text pauses for longer than 600 s in total".into()));
-    }
-    Ok(script)
 }
 
 /// Converts a video, and returns the size of the file.

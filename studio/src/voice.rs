@@ -26,8 +26,9 @@ pub struct VoiceSource {
 }
 
 impl VoiceSource {
-    /// Loads the voice. `provider`: the built-in provider that has it, or empty. `voices`: names in the order in which they are wanted, the first one that
-    /// of the user. `models`: folder of the models.
+    /// Loads the voice. `provider`: the built-in provider that has it, or empty. `voices`: names in
+    /// the order in which they are wanted, the first one that of the user. `models`: folder of the
+    /// models.
     ///
     /// # Errors
     /// [`Error::Input`] if there is nothing to speak, [`Error::Failed`] without any voice.
