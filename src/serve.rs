@@ -109,6 +109,7 @@ async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
         avatar_name: a.avatar_name,
         gender: a.gender,
         display_picture: a.display_picture,
+        voice: a.voice,
     });
     if !documents::Sandbox::available().refuses_files() {
         tracing::warn!(

@@ -437,6 +437,9 @@ pub struct StockAvatar {
     pub gender: String,
     /// Picture, as a base64 data URI.
     pub display_picture: String,
+    /// The built-in voice that speaks unless another one is selected. Not in responses.
+    #[serde(skip)]
+    pub voice: String,
 }
 
 /// A viseme: a lip shape of speech.

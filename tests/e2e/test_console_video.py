@@ -103,6 +103,34 @@ def test_a_text_is_written_heard_made_watched_downloaded_and_deleted(server, con
     assert server.request("GET", "/v1/ext/videos").json() == []
 
 
+def test_without_a_voice_the_preview_has_the_voice_of_the_avatar_as_the_video(server, console):
+    def sample(provider: str, voice: str) -> bytes:
+        reply = server.request(
+            "POST",
+            f"/v1/ext/provider/{provider}/sample",
+            {"text": "Come in.", "voice_id": voice},
+        )
+        assert reply.status == 200, reply
+        return reply.body
+
+    own, default = sample("flite", "awb"), sample("flite", "slt")
+    page = console().login().open("videos/new?avatar=theo").page
+    page.focus(TEXT)
+    page.keyboard.type("Come in.")
+    preview = page.get_by_role("button", name="Preview the sentence")
+    # Theo's voice is awb, Mei's is heart, which flite does not have.
+    for avatar, provider, expected in [
+        ("Theo", "", own),
+        ("Theo", "flite", own),
+        ("Mei", "flite", default),
+    ]:
+        page.get_by_role("radio", name=avatar).check()
+        page.get_by_label("Provider", exact=True).select_option(provider)
+        with page.expect_response(re.compile("/sample")) as response:
+            preview.click()
+        assert response.value.body() == expected, (avatar, provider)
+
+
 def test_directions_are_inserted_with_the_keyboard_and_not_spoken(console):
     page = console().login().open("videos/new?avatar=mei").page
     assert page.is_checked("input[value=mei]")

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::config::StockAvatar;
 use crate::http::auth::ApiCaller;
 use crate::http::extract::{ListResponse, PageQuery};
+use crate::resources::custom_avatars;
 use crate::state::AppState;
 use crate::store;
 use crate::store::custom_avatar::Output;
@@ -54,7 +55,7 @@ pub(crate) async fn list_available(
         avatar_key_id,
         avatar_name,
         gender,
-        display_picture: String::new(),
+        ..StockAvatar::default()
     });
     Ok(avatars.collect())
 }
@@ -78,8 +79,24 @@ pub(crate) async fn find(
             avatar_name: row.name,
             gender: row.gender,
             display_picture: output.preview_url,
+            ..StockAvatar::default()
         }
     }))
+}
+
+/// The built-in voice of an avatar, stock or custom, also of one that is not drawn yet. `None` if
+/// there is no such avatar.
+pub(crate) async fn voice_of(
+    state: &AppState,
+    workspace: &str,
+    id: &str,
+) -> store::Result<Option<String>> {
+    if let Some(stock) = state.stock_avatars.iter().find(|a| a.avatar_key_id == id) {
+        return Ok(Some(stock.voice.clone()));
+    }
+    let Some(id) = store::normalize_id(id) else { return Ok(None) };
+    let row = state.store.custom_avatar(workspace, &id).await?;
+    row.map(|row| custom_avatars::voice_of(&row)).transpose()
 }
 
 /// The avatar with the picture of a pose set: `output` is an [`Output`] as JSON.

@@ -11,8 +11,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use engine_api::TtsChoice;
 use models::probe::{self, Speech};
-use models::registry::{Kind, Registry};
-use models::tts::{Request, Tts as TtsModel};
+use models::registry::{Kind, Registry, is_builtin_tts};
+use models::tts::{Request, Tts as TtsModel, builtin_provider_has};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,7 @@ use crate::http::responses::JsonResult;
 use crate::http::validate::FieldErrors;
 use crate::resources::agents::access;
 use crate::resources::agents::tokens::Address;
+use crate::resources::avatars;
 use crate::resources::model_choices::{Account, ModelChoices, of_avatar};
 use crate::resources::providers::{registry_of, tts_of_workspace};
 use crate::state::AppState;
@@ -42,6 +43,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 const OWN_VOICE_TIMEOUT: Duration = Duration::from_secs(2);
 /// What the voice says in a test, and the STT transcribes.
 const TEST_SENTENCE: &str = "Hello, can you hear me?";
+const UNKNOWN_AVATAR: &str = "is not an existing avatar";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -60,6 +62,10 @@ pub(crate) struct SampleRequest {
     voice_id: Option<String>,
     /// BCP 47 tag; null = the provider's default.
     language: Option<String>,
+    /// The avatar whose voice speaks if there is no `voice_id`, as in its calls and videos. An
+    /// avatar's voice is one of the built-in ones: other providers use their default.
+    #[schemars(length(max = 1_000))]
+    avatar_key_id: Option<String>,
     /// What the voice says.
     #[schemars(length(min = 1, max = 200))]
     text: String,
@@ -118,8 +124,8 @@ async fn sample(
     Path(provider): Path<String>,
     Json(body): Json,
 ) -> Result<Response, ApiError> {
-    let SampleRequest { model_id, voice_id, language, text } = body::parse(body)?;
-    let voice = voice_id.unwrap_or_default();
+    let SampleRequest { model_id, voice_id, language, avatar_key_id, text } = body::parse(body)?;
+    let mut voice = voice_id.unwrap_or_default();
     let choice = TtsChoice {
         provider,
         model_id: model_id.unwrap_or_default(),
@@ -131,6 +137,15 @@ async fn sample(
     let registry = registry_of(&state)?;
     let tts = registry.single_tts(&choice).map_err(ApiError::Conflict)?;
     check_voice(&*tts, &voice, "voice_id")?;
+    if let Some(avatar) = avatar_key_id.filter(|avatar| !avatar.is_empty()) {
+        let own = avatars::voice_of(&state, &caller.workspace, &avatar).await?;
+        let own = own.ok_or_else(|| ApiError::invalid_field("avatar_key_id", UNKNOWN_AVATAR))?;
+        let is_spoken =
+            is_builtin_tts(&choice.provider) && builtin_provider_has(&choice.provider, &own);
+        if voice.is_empty() && is_spoken {
+            voice = own;
+        }
+    }
     take_trial(&state, &caller)?;
     let request = Request { text, voice, ..Request::default() };
     let speech = probe::speak(tts, request, SAMPLE_TIMEOUT).await;

@@ -339,6 +339,7 @@ pub(crate) fn stock_avatars() -> Vec<StockAvatar> {
         avatar_name: name.into(),
         gender: "female".into(),
         display_picture: "data:image/png;base64,AA==".into(),
+        voice: "slt".into(),
     };
     // The last one is built in, so that it can be drawn.
     vec![avatar("ada", "Ada"), avatar("mia", "Mia"), avatar("nia", "Nia")]

@@ -171,6 +171,8 @@ async fn a_sample_is_a_wav_file_and_ten_of_them_are_admitted_per_minute() {
         (json!({"text": "Hi.", "voice_id": 5}), "voice_id"),
         (json!({"text": "Hi.", "voice_id": "v".repeat(1_001)}), "voice_id"),
         (json!({"text": "Hi.\0"}), "text"),
+        (json!({"text": "Hi.", "avatar_key_id": "nobody"}), "avatar_key_id"),
+        (json!({"text": "Hi.", "avatar_key_id": 5}), "avatar_key_id"),
     ] {
         let refused = server.post(path, body).await.expect_status(400);
         assert_eq!(refused["details"][0]["field"], field);

@@ -228,7 +228,7 @@ async fn a_sound_is_uploaded_as_a_file_or_as_base64() {
     };
     let avatar = ("avatar_key_id", "nia");
     assert_eq!(invalid(&[], &[wav]).await, "avatar_key_id is required");
-    assert_eq!(invalid(&[avatar], &[]).await, "text is required, or audio");
+    assert_eq!(invalid(&[avatar], &[]).await, "text is required if there is no audio");
     assert_eq!(invalid(&[avatar], &[wav, wav]).await, "audio must be given once");
     assert_eq!(invalid(&[avatar], &[b""]).await, "audio must not be empty");
     assert_eq!(invalid(&[avatar], &[b"%PDF-1.7"]).await, "audio must be WAV, MP3 or Ogg");

@@ -44,7 +44,7 @@ async fn what_the_server_does_not_have_is_refused_with_the_field() {
             "The text-to-speech provider \"elevenlabs\" needs an API key.",
         ),
         (json!({"tts": {"voice_id": "nobody"}}), "tts.voice_id", "is not a voice of this provider"),
-        (json!({"text": ""}), "text", "is required, or audio"),
+        (json!({"text": ""}), "text", "is required if there is no audio"),
         (json!({"audio": SOUND}), "audio", "must not come with a text"),
         (json!({"text": null, "audio": "!"}), "audio", "must be a base64 data URI or base64 text"),
         (json!({"text": null, "audio": "AAAA"}), "audio", "must be WAV, MP3 or Ogg"),

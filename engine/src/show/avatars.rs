@@ -51,6 +51,8 @@ pub struct StockAvatar {
     pub gender: String,
     /// A WebP picture as a data URI.
     pub display_picture: String,
+    /// The built-in voice that speaks unless another one is selected.
+    pub voice: String,
 }
 
 /// A pose set could not be loaded.
@@ -153,6 +155,7 @@ impl Avatars {
                     avatar_name: manifest.name.clone(),
                     gender: manifest.gender.clone(),
                     display_picture: avatar.display_picture.clone(),
+                    voice: manifest.voice.clone(),
                 }
             })
             .collect()

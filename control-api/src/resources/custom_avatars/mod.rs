@@ -44,6 +44,7 @@ use crate::state::AppState;
 use crate::state::api_key::to_hex;
 use crate::store::custom_avatar::{self as table, Draft, Output, Row};
 use crate::store::framing::VideoSize;
+use crate::store::json_record::parse_document;
 use crate::store::{self, Lock, Transaction, new_id, secrets, variant};
 
 const NOT_FOUND: ApiError = ApiError::NotFound(Resource::CustomAvatar);
@@ -253,6 +254,14 @@ fn parse_drawn_avatar(body: Value) -> Result<NewCustomAvatar, ApiError> {
         gender: avatar.gender.name(),
         is_private: avatar.is_private.unwrap_or(false),
         origin: Origin::Character(json!(definition).to_string()),
+    })
+}
+
+/// The built-in voice of an avatar.
+pub(crate) fn voice_of(avatar: &Row) -> store::Result<String> {
+    Ok(match &avatar.character {
+        Some(character) => parse_document::<AvatarDefinition>(character)?.voice,
+        None => tts::default_voice(avatar.gender != "male").to_owned(),
     })
 }
 

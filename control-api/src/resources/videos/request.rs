@@ -76,7 +76,7 @@ pub(super) fn parse(
     let audio = audio.and_then(|audio| audio.map_err(|why| errors.add("audio", why)).ok());
     match (&text, has_audio) {
         _ if errors.contains("text") => {}
-        (None, false) => errors.add("text", "is required, or audio"),
+        (None, false) => errors.add("text", "is required if there is no audio"),
         (Some(_), true) => errors.add("audio", "must not come with a text"),
         (Some(text), false) => check_text(text, errors),
         (None, true) => {}
@@ -203,7 +203,7 @@ mod tests {
             (json!({"avatar_key_id": ""}), vec!["avatar_key_id must not be empty"]),
             (json!({"avatar_key_id": null}), vec!["avatar_key_id is required"]),
             (json!({"avatar_key_id": 7}), vec!["avatar_key_id must be a string"]),
-            (json!({"text": " \n"}), vec!["text is required, or audio"]),
+            (json!({"text": " \n"}), vec!["text is required if there is no audio"]),
             (json!({"text": "[warm] [pause 1] ..."}), vec!["text contains nothing to speak"]),
             (json!({"text": "x".repeat(20_001)}), vec!["text must be at most 20000 characters"]),
             (

@@ -125,6 +125,7 @@ export function speechSection(providers) {
           provider: get(`${MODELS_PATH}.tts.provider`) ?? "",
           model_id: get(`${MODELS_PATH}.tts.model_id`) ?? null,
           language: get(`${MODELS_PATH}.tts.language`) ?? null,
+          avatar_key_id: get("avatars[0].avatar_key_id") ?? null,
         }),
         providerName: (provider) => names.get(provider) ?? (provider || "default of this server"),
       },

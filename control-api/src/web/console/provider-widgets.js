@@ -10,8 +10,8 @@ const changed = (node) => node.dispatchEvent(new Event("input", { bubbles: true 
 
 /**
  * A voice: its id, a dialog to choose it, and a sample. `field.model(get)` returns the provider,
- * model and language in the form; `field.providerName(provider)` its name. `field.sample`: label of
- * the sample's button, and a function for its text.
+ * model, language and avatar in the form; `field.providerName(provider)` its name. `field.sample`:
+ * label of the sample's button, and a function for its text.
  */
 export function voice(field, value) {
   const input = h("input", {
@@ -24,7 +24,7 @@ export function voice(field, value) {
     "aria-describedby": describedBy(field),
   });
   const status = h("p", { class: "soft", role: "status" });
-  let model = { provider: "", model_id: null, language: null };
+  let model = { provider: "", model_id: null, language: null, avatar_key_id: null };
   const chooseButton = button("Choose …", {
     class: "small",
     "aria-haspopup": "dialog",

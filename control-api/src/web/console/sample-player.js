@@ -35,7 +35,8 @@ async function play(blob, onEnd) {
 
 /**
  * A button that fetches and plays a sample, and then stops it. `voice()` returns
- * `{provider, model_id, voice_id, language, text}`, of which `text` may be missing. `status`: the live region for its state and errors.
+ * `{provider, model_id, voice_id, language, avatar_key_id, text}`, of which `text` may be missing.
+ * `status`: the live region for its state and errors.
  */
 export function sampleButton(label, voice, status, attributes = {}) {
   /** @type {AbortController | null} */

@@ -220,6 +220,7 @@ function voiceSection(providers, preview) {
           provider: get("tts.provider") ?? "",
           model_id: get("tts.model_id") ?? null,
           language: get("tts.language") ?? null,
+          avatar_key_id: get("avatar_key_id") ?? null,
         }),
         providerName: (provider) => names.get(provider) ?? (provider || "default of this server"),
       },
