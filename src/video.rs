@@ -177,6 +177,7 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     if let Some(ffmpeg) = ffmpeg {
         let captions = captions_file.filter(|_| *captions == CaptionStyle::Burned);
         summary.bytes = convert(rendered, out, ffmpeg, format, captions)?;
+        summary.cpu_us = child_process::cpu_time_us() + child_process::children_cpu_time_us();
     }
     bar.clear();
     if *json {
@@ -240,12 +241,13 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
     let mut video = Part::create(&files.video).map_err(Error::Write)?;
     let mut warnings = Vec::new();
     let mut source: Box<dyn SpeechSource> = match speech {
-        Speech::Voice { text, provider, voice, language: _, pronunciation } => {
+        Speech::Voice { text, provider, voice, language, pronunciation } => {
             let voices = [voice.as_str(), &set.manifest().voice];
             let script = parse_script(text)?;
             let source =
                 VoiceSource::new(script, provider, &voices, pronunciation.clone(), models)?;
             warnings.extend_from_slice(source.warnings());
+            warnings.extend(language.as_deref().and_then(foreign_language));
             Box::new(source)
         }
         Speech::Spool { text, file } => {
@@ -288,6 +290,15 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
         cpu_us,
         warnings,
     })
+}
+
+/// A warning if a built-in voice does not speak the language, a BCP 47 tag.
+fn foreign_language(tag: &str) -> Option<String> {
+    let primary = tag.trim().split(['-', '_']).next().unwrap_or_default();
+    let is_spoken = primary.is_empty() || primary.eq_ignore_ascii_case("en");
+    let tag: String = tag.chars().take(40).collect();
+    (!is_spoken)
+        .then(|| format!("The built-in voices speak English; the language {tag:?} is ignored."))
 }
 
 fn milliseconds(duration: Duration) -> u64 {

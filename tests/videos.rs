@@ -392,8 +392,8 @@ fn render(task: &Task) -> Output {
 fn the_server_s_child_process_writes_all_files_and_equal_ones_for_equal_tasks() {
     let folder = TempFolder::new("task");
     let task = task(&folder, "Hello there. [pause 0.5] How are you?");
-    let summary = summary(&render(&task));
-    assert!(summary.warnings.is_empty() && summary.duration_ms > 2_500, "{summary:?}");
+    let report = summary(&render(&task));
+    assert!(report.warnings.is_empty() && report.duration_ms > 2_500, "{report:?}");
     let names = ["captions.vtt", "film.webm", "poster.webp"];
     assert_eq!(folder.names(), names);
     let read = || names.map(|name| fs::read(folder.path(name)).unwrap());
@@ -404,6 +404,15 @@ fn the_server_s_child_process_writes_all_files_and_equal_ones_for_equal_tasks() 
     }
     assert!(render(&task).status.success());
     assert!(first == read());
+    for (tag, is_spoken) in [("en-GB", true), ("", true), ("de-AT", false)] {
+        let mut tagged = task.clone();
+        if let Speech::Voice { language, .. } = &mut tagged.speech {
+            *language = Some(tag.into());
+        }
+        let warnings = summary(&render(&tagged)).warnings;
+        assert_eq!(warnings.is_empty(), is_spoken, "{tag}: {warnings:?}");
+        assert!(first == read(), "{tag}");
+    }
 }
 
 #[test]
