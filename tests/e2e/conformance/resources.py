@@ -332,7 +332,7 @@ VIDEOS = Chapter("videos", [
     Row("is in no list of it", "GET /v1/ext/videos", None, 200, [], key="other"),
     Row("avatar_key_id is required", "POST /v1/ext/video", {"text": "Hello."}, 400, invalid_body(("avatar_key_id", "is required"))),
     Row("an avatar that is none", "POST /v1/ext/video", video_with(avatar_key_id="nobody"), 400, invalid_body(("avatar_key_id", "is not an existing avatar"))),
-    Row("text or audio is required", "POST /v1/ext/video", {"avatar_key_id": "clara"}, 400, invalid_body(("text", "is required, or audio"))),
+    Row("text or audio is required", "POST /v1/ext/video", {"avatar_key_id": "clara"}, 400, invalid_body(("text", "is required if there is no audio"))),
     Row("not both", "POST /v1/ext/video", video_of_sound(text="Hello."), 400, invalid_body(("audio", "must not come with a text"))),
     Row("a text of directions alone", "POST /v1/ext/video", video_with(text="[warm] [pause 1]"), 400, invalid_body(("text", "contains nothing to speak"))),
     Row("a text over 20,000 characters", "POST /v1/ext/video", video_with(text="x" * 20_001), 400, invalid_body(("text", "must be at most 20000 characters"))),
