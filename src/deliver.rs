@@ -216,8 +216,10 @@ pub(crate) fn become_ffmpeg(
             // Every player plays 4:2:0 with sides that are even.
             .args(["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"])
             .args(["-threads", "1", "-c:a", "aac", "-b:a", "128k", "-movflags", "+faststart"]),
+        // A negative speed is fixed. A positive one depends on the load of the machine, so that
+        // equal inputs would give different files.
         VideoFormat::Webm => command
-            .args(["-c:v", "libvpx", "-b:v", "1M", "-deadline", "realtime", "-cpu-used", "8"])
+            .args(["-c:v", "libvpx", "-b:v", "1M", "-deadline", "realtime", "-cpu-used", "-8"])
             .args(["-threads", "1", "-c:a", "copy"]),
     };
     // Neither times nor versions of libraries, so that equal inputs give equal files.
