@@ -113,7 +113,8 @@ def test_without_a_voice_the_preview_has_the_voice_of_the_avatar_as_the_video(se
 
     own, default = duration("awb"), duration("slt")
     assert own != default
-    page = console().login().open("videos/new?avatar=theo").page
+    console_page = console().login().open("videos/new?avatar=theo")
+    page = console_page.page
     heard = []
 
     def listen(route):
@@ -137,6 +138,10 @@ def test_without_a_voice_the_preview_has_the_voice_of_the_avatar_as_the_video(se
         with page.expect_response("**/sample"):
             preview.click()
         assert heard[-1] == expected, (avatar, provider)
+    page.get_by_label("Voice", exact=True).fill("nobody")
+    with console_page.expect_status(400):
+        preview.click()
+        page.get_by_text("The voice is not a voice of this provider.").wait_for()
 
 
 def test_directions_are_inserted_with_the_keyboard_and_not_spoken(console):

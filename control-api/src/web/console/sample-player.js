@@ -33,6 +33,23 @@ async function play(blob, onEnd) {
   await audio.play();
 }
 
+const NAMES = {
+  text: "The text",
+  voice_id: "The voice",
+  model_id: "The model",
+  language: "The language",
+  avatar_key_id: "The avatar",
+};
+
+/** Why there is no sample. */
+export function faultOf(error) {
+  if (!(error instanceof api.ApiError)) return "The browser cannot play the sample.";
+  const faults = error.details.map(({ field, reason }) =>
+    api.toSentence(`${NAMES[field] ?? field} ${reason}`),
+  );
+  return faults.join(" ") || error.userMessage;
+}
+
 /**
  * A button that fetches and plays a sample, and then stops it. `voice()` returns
  * `{provider, model_id, voice_id, language, avatar_key_id, text}`, of which `text` may be missing.
@@ -78,8 +95,7 @@ export function sampleButton(label, voice, status, attributes = {}) {
       } catch (error) {
         if (current.signal.aborted) return;
         reset();
-        status.textContent =
-          error instanceof api.ApiError ? error.userMessage : "The browser cannot play the sample.";
+        status.textContent = faultOf(error);
       }
     },
   });
