@@ -13,6 +13,10 @@ use studio::{AudioSource, Error, Pcm, SpeechSource};
 /// # Errors
 /// The file cannot be used, or no process can be started.
 pub(crate) fn open(file: &Path) -> Result<Box<dyn SpeechSource>, Error> {
+    Ok(Box::new(AudioSource::new(decode(file)?)?))
+}
+
+fn decode(file: &Path) -> Result<DecodedFile, Error> {
     let file = File::open(file).map_err(|error| failed(&error))?;
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
     // It ends with this process, because then nobody reads its output.
@@ -27,7 +31,17 @@ pub(crate) fn open(file: &Path) -> Result<Box<dyn SpeechSource>, Error> {
     let output = child.stdout.take().ok_or_else(|| Error::Failed("no pipe".into()))?;
     let child = Decoder(child);
     let pcm = PcmReader::new(BufReader::new(output)).map_err(refused)?;
-    Ok(Box::new(AudioSource::new(DecodedFile { pcm, _child: child })?))
+    Ok(DecodedFile { pcm, _child: child })
+}
+
+/// Whether an audio file can be decoded to its end.
+///
+/// # Errors
+/// See [`open`].
+pub(crate) fn check(file: &Path) -> Result<(), Error> {
+    let mut decoded = decode(file)?;
+    while decoded.next_block()?.is_some() {}
+    Ok(())
 }
 
 fn failed(error: &std::io::Error) -> Error {
@@ -65,5 +79,9 @@ impl Pcm for DecodedFile {
     fn next_block(&mut self) -> Result<Option<Vec<i16>>, Error> {
         let block = self.pcm.next_block().map_err(refused)?;
         Ok(block.map(<[i16]>::to_vec))
+    }
+
+    fn is_incomplete(&self) -> bool {
+        self.pcm.is_incomplete()
     }
 }

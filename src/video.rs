@@ -131,7 +131,11 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     // All input is checked now, because drawing takes minutes.
     let (speech, content) = read_speech(arguments)?;
     check_speech(&speech)?;
-    check_out(out)?;
+    check_out("--out", out)?;
+    let captions_beside = out.with_extension("vtt");
+    if *captions == CaptionStyle::Vtt {
+        check_out("--captions", &captions_beside)?;
+    }
     let mut bar = ProgressBar::new(avatar, *json);
     let mut drawn = 0.0;
     let set = find_set(arguments, &mut |done| {
@@ -148,7 +152,6 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
         arguments.voice,
         content
     ]);
-    let captions_beside = out.with_extension("vtt");
     let parts = [deliver::part_of(out), deliver::part_of(&captions_beside)];
     let folder = ffmpeg.is_some().then(|| files::WorkFolder::path_beside(out));
     let parts = parts.into_iter().chain(folder).collect();
@@ -246,7 +249,6 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
             let script = parse_script(text)?;
             let source =
                 VoiceSource::new(script, provider, &voices, pronunciation.clone(), models)?;
-            warnings.extend_from_slice(source.warnings());
             warnings.extend(language.as_deref().and_then(foreign_language));
             Box::new(source)
         }
@@ -265,6 +267,7 @@ fn write(job: &Job, progress: &mut dyn FnMut(f32)) -> Result<Summary, Failure> {
         captions.as_mut(),
         progress,
     )?;
+    warnings.extend(source.warnings());
     // Its child process has ended now, so that its CPU time counts.
     drop(source);
     let mut others = Vec::new();

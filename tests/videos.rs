@@ -141,6 +141,7 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     fs::write(folder.path("bad.poses"), "no poses").unwrap();
     fs::write(folder.path("flac"), "fLaC").unwrap();
     fs::create_dir(folder.path("dir.webm")).unwrap();
+    fs::create_dir(folder.path("b.vtt")).unwrap();
     let drawn = ["--avatar", "clara", "--size", "720x1280", "--json"];
     let avatars = "theo, clara, martin, amina, raj, mei, ingrid, nia, leo";
     let unknown = format!("nobody: unknown avatar; use {avatars} and files (*.toml)");
@@ -187,6 +188,10 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
             "the text is longer than 20,000 characters",
         ),
         (
+            [&drawn[..], &["--text", "a", "--out", "b.webm", "--captions", "vtt"]].concat(),
+            "--captions b.vtt: is a folder",
+        ),
+        (
             [&drawn[..], &["--audio-file", "flac", "--out", "a.webm"]].concat(),
             "the audio is not WAV, MP3 or Ogg (Vorbis or Opus)",
         ),
@@ -224,7 +229,7 @@ fn what_cannot_be_used_is_refused_in_one_sentence() {
     }
     assert_eq!(
         folder.names(),
-        ["bad.poses", "dir.webm", "empty.txt", "flac", "latin1.txt", "long.txt"]
+        ["b.vtt", "bad.poses", "dir.webm", "empty.txt", "flac", "latin1.txt", "long.txt"]
     );
 }
 
@@ -239,7 +244,8 @@ fn ffmpeg_makes_mp4_and_draws_captions() {
     fs::set_permissions(&ffmpeg, fs::Permissions::from_mode(0o700)).unwrap();
     let path = PathBuf::from(format!("{}:/usr/bin:/bin", folder.0.display()));
     let text = ["--avatar", "leo", "--text", "Five plums.", "--voice", "kal16"];
-    for (out, codec) in [("a.mp4", "-c:v libx264"), ("a.webm", "-c:v libvpx")] {
+    // Equal requests give equal files: a positive speed depends on the load.
+    for (out, codec) in [("a.mp4", "-c:v libx264"), ("a.webm", "-cpu-used -8")] {
         let arguments = [&text[..], &["--out", out, "--captions", "burned"]].concat();
         let output = video_with_path(&folder, &path, &arguments);
         assert!(output.status.success(), "{output:?}");
@@ -248,11 +254,13 @@ fn ffmpeg_makes_mp4_and_draws_captions() {
             assert!(written.contains(part), "{written}");
         }
     }
+    // A folder of the user stays.
+    fs::create_dir(folder.path("a.mp4.work")).unwrap();
     fs::write(&ffmpeg, "#!/bin/sh\necho 'No space left on device' >&2; exit 1\n").unwrap();
-    let arguments = [&text[..], &["--out", "b.mp4"]].concat();
+    let arguments = [&text[..], &["--out", "a.mp4"]].concat();
     let full = video_with_path(&folder, &path, &arguments);
     assert_eq!(full.status.code(), Some(3), "{full:?}");
-    assert_eq!(folder.names(), ["a.mp4", "a.webm", "ffmpeg"]);
+    assert_eq!(folder.names(), ["a.mp4", "a.mp4.work", "a.webm", "ffmpeg"]);
 }
 
 /// A WAV file of a voice-like sound: syllables with a pause between two phrases.
@@ -296,9 +304,10 @@ fn an_audio_file_is_spoken_and_what_is_none_is_refused_in_one_sentence() {
             &folder,
             &["--avatar", "martin", "--audio-file", "a.wav", "--out", out, "--json"],
         );
-        let summary = summary(&output);
+        let report = summary(&output);
         // With the silence around it.
-        assert!((7_100..7_300).contains(&summary.duration_ms), "{summary:?}");
+        assert!((7_100..7_300).contains(&report.duration_ms), "{report:?}");
+        assert!(report.warnings.is_empty(), "{report:?}");
         written.push(fs::read(folder.path(out)).unwrap());
     }
     assert!(written[0] == written[1], "equal requests give equal files");
@@ -313,7 +322,12 @@ fn an_audio_file_is_spoken_and_what_is_none_is_refused_in_one_sentence() {
         let message = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!((refused.status.code(), &*message), (Some(2), expected), "{content:?}");
     }
-    assert_eq!(folder.names(), ["a.wav", "a.webm", "b.webm", "bad"]);
+    let whole = fs::read(folder.path("a.wav")).unwrap();
+    fs::write(folder.path("bad"), &whole[..whole.len() / 2]).unwrap();
+    let half = ["--avatar", "martin", "--audio-file", "bad", "--out", "c.webm", "--json"];
+    let [warning] = &summary(&video(&folder, &half)).warnings[..] else { panic!("no warning") };
+    assert!(warning.contains("ends early"), "{warning}");
+    assert_eq!(folder.names(), ["a.wav", "a.webm", "b.webm", "bad", "c.webm"]);
     let mut task = task(&folder, "");
     task.speech = Speech::Audio { file: folder.path("a.wav") };
     task.files.captions = None;

@@ -88,14 +88,15 @@ impl WorkFolder {
     /// A folder beside the file `out`.
     pub(super) fn beside(out: &Path) -> io::Result<Self> {
         let path = Self::path_beside(out);
-        fs::create_dir_all(&path)?;
+        fs::create_dir(&path)?;
         Ok(Self(path))
     }
 
     /// Where that folder is.
     pub(super) fn path_beside(out: &Path) -> PathBuf {
         let mut name = out.as_os_str().to_owned();
-        name.push(".work");
+        // No folder of the user has this name.
+        name.push(format!(".{}.work", std::process::id()));
         name.into()
     }
 
@@ -106,7 +107,7 @@ impl WorkFolder {
 
 impl Drop for WorkFolder {
     fn drop(&mut self) {
-        // What stays is replaced by the next run.
+        // Nothing depends on it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -64,18 +64,18 @@ pub(super) fn unreadable(file: &Path, why: impl Display) -> CommandError {
     CommandError::Usage(format!("{}: {why}", file.display()))
 }
 
-/// Whether a text can be spoken, or an audio file decoded as far as its header.
+/// Whether a text can be spoken, or an audio file decoded.
 pub(super) fn check_speech(speech: &Speech) -> Result<(), Error> {
     match speech {
         Speech::Voice { text, .. } | Speech::Spool { text, .. } => parse_script(text).map(drop),
-        Speech::Audio { file } => audio_file::open(file).map(drop),
+        Speech::Audio { file } => audio_file::check(file),
     }
 }
 
-/// Whether a video can be written under this name.
-pub(super) fn check_out(out: &Path) -> Result<(), Failure> {
+/// Whether a file can be written under the name that an option gives it.
+pub(super) fn check_out(option: &str, out: &Path) -> Result<(), Failure> {
     let refused =
-        |why: &dyn Display| CommandError::Usage(format!("--out {}: {why}", out.display()));
+        |why: &dyn Display| CommandError::Usage(format!("{option} {}: {why}", out.display()));
     if out.is_dir() {
         return Err(refused(&"is a folder").into());
     }

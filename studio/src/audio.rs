@@ -16,6 +16,8 @@ const LONG_PAUSE: Duration = Duration::from_millis(1_200);
 /// How much of a pause belongs to the segment before it, and to the one after a long pause.
 const PAUSE_AFTER: Duration = Duration::from_millis(150);
 const PAUSE_BEFORE: Duration = Duration::from_millis(100);
+const INCOMPLETE: &str =
+    "The audio ends early or is damaged in parts; the video has the parts that can be decoded.";
 /// Longest segment.
 const MAX_SEGMENT: Duration = Duration::from_secs(20);
 /// The length of a file is not known before its end. Half of the progress is reported after this
@@ -32,6 +34,9 @@ pub trait Pcm {
     /// # Errors
     /// See [`Error`].
     fn next_block(&mut self) -> Result<Option<Vec<i16>>, Error>;
+
+    /// Whether parts of the file are missing. Known at its end.
+    fn is_incomplete(&self) -> bool;
 }
 
 /// A phone with its end in samples from the start of the file.
@@ -186,6 +191,10 @@ impl<P: Pcm> SpeechSource for AudioSource<P> {
         } else {
             seconds / (seconds + HALF_SECONDS)
         }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.pcm.is_incomplete().then(|| INCOMPLETE.to_owned()).into_iter().collect()
     }
 
     fn tail(&self) -> Duration {

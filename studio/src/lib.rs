@@ -71,6 +71,12 @@ pub trait SpeechSource {
 
     /// Pause after the last segment.
     fn tail(&self) -> Duration;
+
+    /// Sentences for the user, such as that another voice speaks. Complete at the end of the
+    /// speech.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A segment with its sound.

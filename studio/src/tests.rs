@@ -275,6 +275,10 @@ impl Pcm for Blocks {
         let block = std::mem::replace(&mut self.samples, rest);
         Ok((!block.is_empty()).then_some(block))
     }
+
+    fn is_incomplete(&self) -> bool {
+        false
+    }
 }
 
 #[test]

@@ -57,12 +57,6 @@ impl VoiceSource {
         let request = Request { voice, reply: REPLY, pronunciation, ..Request::default() };
         Ok(Self { script, next: 0, tts, request, shown: Shown::default(), warnings })
     }
-
-    /// Sentences for the user, such as that another voice speaks.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
 }
 
 /// The synthesizer of a voice, and the voice's name in it.
@@ -104,6 +98,10 @@ impl SpeechSource for VoiceSource {
 
     fn tail(&self) -> Duration {
         self.script.tail
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
     }
 }
 

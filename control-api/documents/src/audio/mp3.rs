@@ -13,6 +13,12 @@ const DECODER_DELAY: usize = 529;
 /// Frames of another sample rate that are taken for bytes which only look like frames. In the last
 /// frames of a file the library cannot tell them apart.
 const MAX_STRAY_FRAMES: u32 = 10;
+/// A file is incomplete if a 50th of the declared frames is missing.
+const MIN_MISSING: u64 = 50;
+/// A file is damaged if it has more bytes than these between its frames, and more than a 20th of
+/// its bytes. Tags between joined parts are permitted.
+const MAX_SKIPPED_BYTES: usize = 8_192;
+const MIN_SKIPPED: usize = 20;
 
 /// Decodes a file that begins with an ID3 tag or a frame.
 pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Result<(), Stop> {
@@ -22,12 +28,27 @@ pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Resul
     }
     sound.set_rate(first.sample_rate)?;
     // What a tag declares may be wrong: these are the frames.
-    let samples: u64 = nanomp3::frames(file).map(|frame| frame.samples as u64).sum();
+    let (mut frames, mut samples, mut bytes) = (0u64, 0u64, 0);
+    for frame in nanomp3::frames(file) {
+        frames += 1;
+        samples += frame.samples as u64;
+        bytes += frame.data.len();
+    }
     // Some frames may not be decodable.
     if samples > sound.max_samples() + MAX_SAMPLES_PER_FRAME as u64 {
         return Err(Refusal::TooLong.into());
     }
-    let (begin, mut skip) = match VbrTag::parse(first.data) {
+    let tag = VbrTag::parse(first.data);
+    let sound_file = nanomp3::strip_trailing_tags(file);
+    let skipped = sound_file.len().saturating_sub(first.offset + bytes);
+    let declared = tag.as_ref().and_then(|tag| tag.frames).map_or(0, u64::from);
+    // The tag's own frame is not counted by it.
+    if frames.saturating_sub(1) < declared - declared / MIN_MISSING
+        || skipped > MAX_SKIPPED_BYTES.max(sound_file.len() / MIN_SKIPPED)
+    {
+        sound.mark_incomplete();
+    }
+    let (begin, mut skip) = match tag {
         // This frame contains no sound.
         Some(tag) => (
             first.offset + first.data.len(),
@@ -35,7 +56,7 @@ pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Resul
         ),
         None => (first.offset, 0),
     };
-    let mut rest = nanomp3::strip_trailing_tags(file).get(begin..).unwrap_or_default();
+    let mut rest = sound_file.get(begin..).unwrap_or_default();
     let mut decoder = Decoder::new();
     let mut decoded = [0i16; MAX_SAMPLES_PER_FRAME];
     let mut stray_frames = 0;

@@ -1,5 +1,5 @@
 use crate::audio::Refusal;
-use crate::audio::tests::{MONO_MP3, STEREO_MP3, assert_tone, noise, sound_of};
+use crate::audio::tests::{MONO_MP3, STEREO_MP3, assert_tone, is_incomplete, noise, sound_of};
 
 /// A tag of ID3v2 with this content.
 fn id3(content: &[u8]) -> Vec<u8> {
@@ -76,6 +76,26 @@ fn noise_between_frames_is_skipped() {
     let file = [MONO_MP3, &noise(3_000, 7), MONO_MP3].concat();
     let (_, with_noise) = sound_of(&file).unwrap();
     assert!(with_noise.len() >= 2 * sound.len() - 2_000, "{} samples", with_noise.len());
+}
+
+#[test]
+fn missing_and_damaged_parts_are_reported() {
+    let long = MONO_MP3.repeat(20);
+    for (name, file) in [
+        ("mono", MONO_MP3.to_vec()),
+        ("stereo", STEREO_MP3.to_vec()),
+        ("joined", [MONO_MP3, &id3(b"x"), MONO_MP3].concat()),
+        ("a tag", [&id3(&noise(30_000, 3)), MONO_MP3].concat()),
+    ] {
+        assert!(!is_incomplete(&file), "{name}");
+    }
+    for (name, file) in [
+        ("cut off", MONO_MP3[..MONO_MP3.len() / 2].to_vec()),
+        ("cut off, stereo", STEREO_MP3[..STEREO_MP3.len() / 2].to_vec()),
+        ("half noise", [&long[..], &noise(long.len(), 5)].concat()),
+    ] {
+        assert!(sound_of(&file).is_ok() && is_incomplete(&file), "{name}");
+    }
 }
 
 #[test]

@@ -46,7 +46,12 @@ pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Resul
             stream.decode(&packet, sound)?;
         }
     }
-    stream.map(drop).ok_or(refusal.into())
+    let stream = stream.ok_or(refusal)?;
+    // The file was cut off, or its recorder was ended.
+    if !stream.has_ended {
+        sound.mark_incomplete();
+    }
+    Ok(())
 }
 
 /// A stream of sound.
@@ -62,6 +67,8 @@ struct Stream {
     skip: u64,
     /// Position of the first sample. It is not zero in a part of a longer stream.
     first_position: Option<u64>,
+    /// Whether its last packet was read.
+    has_ended: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "one stream is read at a time")]
@@ -88,7 +95,16 @@ impl Stream {
             return Ok(None);
         };
         let serial = first.stream_serial();
-        Ok(Some(Self { serial, rate, codec, packets: 0, decoded: 0, skip, first_position: None }))
+        Ok(Some(Self {
+            serial,
+            rate,
+            codec,
+            packets: 0,
+            decoded: 0,
+            skip,
+            first_position: None,
+            has_ended: false,
+        }))
     }
 
     /// Decodes a packet after the first.
@@ -98,6 +114,7 @@ impl Stream {
         sound: &mut pcm::Writer<W>,
     ) -> Result<(), Stop> {
         self.packets += 1;
+        self.has_ended |= packet.last_in_stream();
         let data = &packet.data;
         let samples = match &mut self.codec {
             // The comments may be long, and declare more than there is. Nobody needs them.

@@ -3,7 +3,7 @@ use std::io::Cursor;
 use ogg::{PacketReader, PacketWriteEndInfo, PacketWriter};
 
 use crate::audio::tests::{
-    MONO_VORBIS, STEREO_VORBIS, assert_tone, sound_and_refusal, sound_of, tone,
+    MONO_VORBIS, STEREO_VORBIS, assert_tone, is_incomplete, sound_and_refusal, sound_of, tone,
 };
 use crate::audio::{MAX_SECONDS, Refusal};
 
@@ -92,6 +92,18 @@ fn opus_gives_its_sound_without_what_the_encoder_added() {
                 assert_tone("opus", rate, &sound, 0.1);
             }
         }
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_gives_its_begin_and_says_so() {
+    let opus = file_of(&[(7, &opus_packets(1, 48_000))]);
+    let vorbis = file_of(&[(7, &packets_of(STEREO_VORBIS))]);
+    for (name, file) in [("vorbis", vorbis), ("opus", opus)] {
+        assert!(!is_incomplete(&file), "{name}");
+        let cut = &file[..file.len() * 9 / 10];
+        let (whole, begin) = (sound_of(&file).unwrap().1, sound_of(cut).unwrap().1);
+        assert!(is_incomplete(cut) && begin.len() < whole.len(), "{name}: {}", begin.len());
     }
 }
 

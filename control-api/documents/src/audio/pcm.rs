@@ -4,7 +4,7 @@
 //! stream  = refused | PCM_MARKER, rate: u32, block*, end
 //! refused = ERROR_MARKER, sentence until the end of the stream
 //! block   = count: u32 from 1 to MAX_BLOCK_SAMPLES, count samples: i16
-//! end     = 0: u32 | REFUSED: u32, sentence until the end of the stream
+//! end     = 0: u32, INCOMPLETE or another u32 | REFUSED: u32, sentence until the end of the stream
 //! ```
 //!
 //! Numbers are little endian, sentences UTF-8. A stream without `end` comes from a child that was
@@ -27,6 +27,8 @@ const BLOCK_SAMPLES: usize = 8_192;
 const MAX_BLOCK_SAMPLES: usize = 65_536;
 /// In place of a count: the file is refused.
 const REFUSED: u32 = u32::MAX;
+/// After the end: parts of the sound are missing.
+const INCOMPLETE: u32 = 1;
 /// Bytes of a sentence that are read.
 const MAX_SENTENCE_BYTES: u64 = 256;
 
@@ -41,12 +43,14 @@ pub(super) struct Writer<W> {
     total: u64,
     /// Whether anything is written.
     begun: bool,
+    /// Whether parts of the file could not be decoded.
+    is_incomplete: bool,
 }
 
 impl<W: Write> Writer<W> {
     pub(super) fn new(out: W) -> Self {
         let block = Vec::with_capacity(BLOCK_SAMPLES);
-        Self { out, rate: None, block, total: 0, begun: false }
+        Self { out, rate: None, block, total: 0, begun: false, is_incomplete: false }
     }
 
     /// Sets the sample rate of what follows. Each part of a file calls this.
@@ -68,6 +72,11 @@ impl<W: Write> Writer<W> {
     /// Number of samples so far.
     pub(super) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Parts of the file are missing, or could not be decoded.
+    pub(super) fn mark_incomplete(&mut self) {
+        self.is_incomplete = true;
     }
 
     pub(super) fn push(&mut self, sample: i16) -> Result<(), Stop> {
@@ -102,7 +111,8 @@ impl<W: Write> Writer<W> {
         if !self.block.is_empty() {
             self.write_block()?;
         }
-        self.out.write_all(&0u32.to_le_bytes())?;
+        let end = if self.is_incomplete { INCOMPLETE } else { 0 };
+        self.out.write_all(&[0u32.to_le_bytes(), end.to_le_bytes()].concat())?;
         self.out.flush()
     }
 
@@ -139,7 +149,8 @@ pub struct PcmReader<R> {
     /// Number of samples that may still come.
     left: u64,
     /// Whether the end was read.
-    complete: bool,
+    has_ended: bool,
+    is_incomplete: bool,
 }
 
 impl<R: Read> PcmReader<R> {
@@ -161,7 +172,15 @@ impl<R: Read> PcmReader<R> {
             return Err(Refusal::Rate.into());
         }
         let left = MAX_SECONDS * u64::from(rate);
-        Ok(Self { input, rate, bytes: Vec::new(), samples: Vec::new(), left, complete: false })
+        Ok(Self {
+            input,
+            rate,
+            bytes: Vec::new(),
+            samples: Vec::new(),
+            left,
+            has_ended: false,
+            is_incomplete: false,
+        })
     }
 
     /// Samples per second, from 8,000 to 96,000.
@@ -169,17 +188,23 @@ impl<R: Read> PcmReader<R> {
         self.rate
     }
 
-    /// The next samples, mono, at least one. `None`: the sound is complete.
+    /// Whether parts of the file are missing or could not be decoded. Known at the end of the sound.
+    pub fn is_incomplete(&self) -> bool {
+        self.is_incomplete
+    }
+
+    /// The next samples, mono, at least one. `None`: the sound ends.
     ///
     /// # Errors
     /// The file is refused, even if earlier samples were decoded, or the pipe fails.
     pub fn next_block(&mut self) -> Result<Option<&[i16]>, AudioError> {
-        if self.complete {
+        if self.has_ended {
             return Ok(None);
         }
         let count = match read_number(&mut self.input)? {
             0 => {
-                self.complete = true;
+                self.is_incomplete = read_number(&mut self.input)? == INCOMPLETE;
+                self.has_ended = true;
                 return Ok(None);
             }
             REFUSED => return Err(read_refusal(&mut self.input)),

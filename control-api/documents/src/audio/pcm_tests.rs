@@ -44,7 +44,10 @@ fn hostile(rate: u32, blocks: &[(u32, usize)]) -> Vec<u8> {
 
 #[test]
 fn the_protocol_is_as_documented() {
-    assert_eq!(stream_of(&[1, -2]), b"\0visavis-pcm\0\x40\x1f\0\0\x02\0\0\0\x01\0\xfe\xff\0\0\0\0");
+    assert_eq!(
+        stream_of(&[1, -2]),
+        b"\0visavis-pcm\0\x40\x1f\0\0\x02\0\0\0\x01\0\xfe\xff\0\0\0\0\0\0\0\0"
+    );
     let mut stream = Vec::new();
     Writer::new(&mut stream).refuse(Refusal::Damaged).unwrap();
     assert_eq!(stream, b"\0visavis-why\0the audio is damaged");
@@ -97,7 +100,7 @@ fn a_child_that_was_taken_over_is_limited() {
     ] {
         assert_eq!(refusal(&stream), Some(expected), "{:?}", &stream[..15]);
     }
-    assert!(read(&hostile(8_000, &[(65_536, 65_536), (0, 0)])).1.is_ok());
+    assert!(read(&hostile(8_000, &[(65_536, 65_536), (0, 0), (0, 0)])).1.is_ok());
 }
 
 #[test]

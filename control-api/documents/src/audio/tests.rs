@@ -37,6 +37,15 @@ pub(super) fn sound_and_refusal(file: &[u8]) -> (u32, Vec<i16>, Option<Refusal>)
     }
 }
 
+/// Whether the decoder reports that parts of a file are missing.
+pub(super) fn is_incomplete(file: &[u8]) -> bool {
+    let mut stream = Vec::new();
+    decode_audio(file, &mut stream).unwrap();
+    let mut reader = PcmReader::new(&stream[..]).unwrap();
+    while reader.next_block().unwrap().is_some() {}
+    reader.is_incomplete()
+}
+
 /// Samples of the tone from -1 to 1, with the amplitude 0.5.
 pub(super) fn tone(rate: u32, count: usize) -> impl Iterator<Item = f64> {
     let step = std::f64::consts::TAU * FREQUENCY / f64::from(rate);

@@ -14,10 +14,15 @@ use super::{Refusal, Stop, mean, pcm};
 /// Formats of the chunk `fmt ` for which its first 16 bytes suffice.
 const PCM: u16 = 1;
 const FLOAT: u16 = 3;
+/// A length from here on is that of a program that cannot know it.
+const UNKNOWN_LENGTH: usize = 0x7FFF_0000;
 
 /// Decodes a file that begins with the header of RIFF WAVE.
 pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Result<(), Stop> {
-    let (format, data) = find_chunks(file)?;
+    let Chunks { format, data, is_cut } = find_chunks(file)?;
+    if is_cut {
+        sound.mark_incomplete();
+    }
     let format_number = |at: usize| Some(u16::from_le_bytes(*format.get(at..)?.first_chunk()?));
     let (Some(tag), Some(frame_bytes @ 1..), Some(bits)) =
         (format_number(0), format_number(12), format_number(14))
@@ -65,9 +70,17 @@ pub(super) fn decode<W: Write>(file: &[u8], sound: &mut pcm::Writer<W>) -> Resul
     }
 }
 
-/// The content of the chunks `fmt ` and `data`. A data chunk that declares no length, or more than
-/// there is, lasts to the end of the file.
-fn find_chunks(file: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+/// The content of the chunks `fmt ` and `data`.
+struct Chunks<'a> {
+    format: &'a [u8],
+    data: &'a [u8],
+    /// Whether the file ends before the length that it declares.
+    is_cut: bool,
+}
+
+/// Finds the chunks. A data chunk that declares no length, or more than there is, lasts to the end
+/// of the file. A program that writes to a pipe declares the greatest length, or one near it.
+fn find_chunks(file: &[u8]) -> Result<Chunks<'_>, Refusal> {
     let mut format = None;
     let mut rest = file.get(12..).unwrap_or_default();
     while let Some((header, body)) = rest.split_first_chunk::<8>() {
@@ -77,8 +90,10 @@ fn find_chunks(file: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
         match name {
             b"fmt " => format = format.or(Some(content)),
             b"data" => {
-                let content = if length == 0 { body } else { content };
-                return format.map(|format| (format, content)).ok_or(Refusal::Damaged);
+                let data = if length == 0 { body } else { content };
+                let is_cut = length > body.len() && length < UNKNOWN_LENGTH;
+                let chunks = format.map(|format| Chunks { format, data, is_cut });
+                return chunks.ok_or(Refusal::Damaged);
             }
             _ => {}
         }

@@ -1,5 +1,5 @@
 use crate::audio::Refusal;
-use crate::audio::tests::{assert_tone, sound_of, tone};
+use crate::audio::tests::{assert_tone, is_incomplete, sound_of, tone};
 
 /// Format numbers of the chunk `fmt `.
 const PCM: u16 = 1;
@@ -119,11 +119,13 @@ fn a_length_that_lies_is_not_believed() {
         for riff_length in [0, 1, u32::MAX] {
             file[4..8].copy_from_slice(&u32::to_le_bytes(riff_length));
             assert_eq!(sound_of(&file), sound, "{length} and {riff_length}");
+            assert_eq!(is_incomplete(&file), length == 7, "{length}");
         }
     }
     // A part of a sample is left out.
     let cut = &honest[..honest.len() - 1];
     assert_eq!(sound_of(cut), Ok((8_000, vec![1, 2])));
+    assert!(is_incomplete(cut) && !is_incomplete(&honest));
     let stereo = wav_of(2, 8_000, &[1, 3, 5, 5]);
     assert_eq!(sound_of(&stereo[..stereo.len() - 2]), Ok((8_000, vec![2])));
 }
