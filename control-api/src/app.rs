@@ -61,9 +61,12 @@ const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 /// The control plane could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The data folder cannot be used.
-    #[error("{0}: {1}")]
-    DataFolder(PathBuf, #[source] io::Error),
+    /// The data folder cannot be used: its absolute path, and what fails, as the end of a sentence.
+    #[error("the data folder {0} (server.data) {1}")]
+    DataFolder(PathBuf, String),
+    /// A command needs the data of a server, and no server was started with this folder.
+    #[error("no Visavis data in {0}: start the server once, or name its folder with --data")]
+    NoData(PathBuf),
     /// The database was created by servers with other keys.
     #[error(
         "the database belongs to servers with other keys: give this server their \
@@ -106,6 +109,15 @@ impl OpenError {
         }
     }
 
+    /// The data folder cannot be `purpose` (created, read or written).
+    pub(crate) fn data_folder(data: &Path, purpose: &str, error: &io::Error) -> Self {
+        // The number that the standard library appends means nothing to most people.
+        let text = error.to_string();
+        let reason = text.split(" (os error ").next().unwrap_or(&text);
+        let data = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
+        Self::DataFolder(data, format!("cannot be {purpose}: {reason}"))
+    }
+
     fn storage(error: storage::Error) -> Self {
         Self::Storage(format!("the storage cannot be opened: {error}"))
     }
@@ -126,17 +138,17 @@ pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let fail = |e| OpenError::DataFolder(data.to_owned(), e);
-    builder.create(data).map_err(fail)?;
+    builder.create(data).map_err(|error| OpenError::data_folder(data, "created", &error))?;
     // An existing folder keeps its mode; the files in it are private in any case.
     #[cfg(unix)]
-    if is_open_to_others(data).map_err(fail)? {
+    if is_open_to_others(data).map_err(|error| OpenError::data_folder(data, "read", &error))? {
         tracing::warn!(
             folder = %data.display(),
             "other users can list the data folder; run chmod 700 on it"
         );
     }
-    open_private_file(&database_file(data)).map_err(fail)?;
+    open_private_file(&database_file(data))
+        .map_err(|error| OpenError::data_folder(data, "written", &error))?;
     #[cfg(unix)]
     PRIVATE_FILES.iter().for_each(|name| restrict_to_owner(&data.join(name)));
     Ok(())
@@ -233,7 +245,7 @@ impl App {
     ) -> Result<Self, OpenError> {
         config.api_key = config.api_key.filter(|key| !key.is_empty());
         let data = config.data.clone();
-        let fail = |e| OpenError::DataFolder(data.clone(), e);
+        let fail = |error: io::Error| OpenError::data_folder(&data, "used", &error);
         prepare_data_folder(&data)?;
         let lock = open_private_file(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;

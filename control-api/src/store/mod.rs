@@ -312,6 +312,18 @@ impl Store {
         Ok(may.unwrap_or(false))
     }
 
+    /// Whether a server has used the database. Read-only.
+    pub(crate) async fn has_tables(location: DatabaseLocation<'_>) -> Result<bool> {
+        let mut connection = connect_reader(location).await?;
+        let found = sqlx::query("SELECT id FROM workspace LIMIT 1");
+        let found = found.fetch_optional(&mut connection).await;
+        connection.close().await?;
+        match found {
+            Err(sqlx::Error::Database(error)) if is_missing_table(&*error) => Ok(false),
+            other => other.map(|_| true).map_err(Error::from),
+        }
+    }
+
     /// Id and name of each workspace of a database, also of an older server. Read-only.
     pub(crate) async fn read_workspaces(
         location: DatabaseLocation<'_>,
