@@ -26,7 +26,7 @@ struct CheckResult {
 /// `live`: sends one real request to each account of the operator.
 pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCode, CommandError> {
     let config = load_config(place)?;
-    let mut lines: Vec<CheckResult> = models::check(&config.models.dir)
+    let mut lines: Vec<CheckResult> = models::check(&config.models.folder())
         .into_iter()
         .map(|c| CheckResult {
             name: c.name,

@@ -7,6 +7,7 @@
 mod keys;
 mod livekit;
 mod meetings;
+mod model_files;
 pub(crate) mod providers;
 mod recording;
 mod secret_file;
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 use control_api::SecretKey;
 use serde::Deserialize;
+
+pub(crate) use self::model_files::Models;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -197,19 +200,6 @@ pub(crate) struct Stt {
     /// Number of decoders of PocketSphinx, loaded at start; 0 = one per core, loaded when they are
     /// used.
     pub(crate) pool: usize,
-}
-
-/// `[models]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub(crate) struct Models {
-    pub(crate) dir: PathBuf,
-}
-
-impl Default for Models {
-    fn default() -> Self {
-        Self { dir: PathBuf::from(".cache/models") }
-    }
 }
 
 /// `[avatars]`

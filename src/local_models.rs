@@ -33,6 +33,8 @@ const MAX_QUEUED_TEXTS: usize = 50;
 struct LocalModels {
     registry: Arc<Registry>,
     dir: PathBuf,
+    /// Why `dir` does not exist, if so.
+    missing: Option<String>,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
     stt: LocalStt,
@@ -68,9 +70,10 @@ pub(crate) fn create_registry(
 pub(crate) fn create_models(config: &Config, registry: Arc<Registry>) -> Arc<dyn Models> {
     Arc::new(LocalModels {
         registry,
-        dir: config.models.dir.clone(),
+        dir: config.models.folder(),
+        missing: config.models.missing_reason(),
         vad_network: OnceLock::new(),
-        stt: LocalStt::new(config.models.dir.clone(), &config.stt),
+        stt: LocalStt::new(config.models.folder(), &config.stt),
         hibari: OnceLock::new(),
         flite: OnceLock::new(),
         turn_model: OnceLock::new(),
@@ -102,8 +105,10 @@ impl Models for LocalModels {
         // The STT loads in parallel to the rest, on its own threads.
         self.stt.start(&self.registry);
         let file = paths::vad(&self.dir);
-        let network =
-            vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
+        let network = vad::Network::load(&file).map_err(|error| {
+            let reason = self.missing.clone().unwrap_or_else(|| error.to_string());
+            format!("cannot load the VAD model ({reason})")
+        })?;
         let _ = self.vad_network.set(Arc::new(network));
         let threads = (engine::thread::cores() / CORES_PER_TURN_THREAD).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
@@ -231,6 +236,7 @@ mod tests {
         LocalModels {
             registry: Arc::new(Registry::new(config, client, runtime.clone())),
             dir: dir.clone(),
+            missing: None,
             vad_network: OnceLock::new(),
             stt: LocalStt::new(dir, &settings),
             hibari: OnceLock::new(),

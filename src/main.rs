@@ -117,6 +117,11 @@ fn error_chain(error: &anyhow::Error) -> String {
     })
 }
 
+/// The configuration of the environment, for commands without flags for it.
+fn load_environment_config() -> Result<Config, CommandError> {
+    load_config(&ConfigPaths { config: None, data: None })
+}
+
 /// Loads the configuration. Precedence: flag, environment, file, default.
 fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     // A variable with a name that is not Unicode is not a key. A value that is not Unicode is

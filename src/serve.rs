@@ -354,12 +354,12 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         },
         videos: control_api::Videos {
             command: None,
-            models: config.models.dir.clone(),
+            models: config.models.folder(),
             avatars: config.avatars.dir.clone(),
         },
         extract_command: None,
         photo_command: std::env::current_exe().ok().map(|program| {
-            let models = config.models.dir.clone();
+            let models = config.models.folder();
             vec![program.into(), "photo".into(), "--models".into(), models.into()]
         }),
         require_consent: config.avatars.require_consent,

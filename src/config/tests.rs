@@ -168,7 +168,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         ("media.threads", "2", |c| c.media.threads.to_string(), "2"),
         ("stt.workers", "2", |c| c.stt.workers.to_string(), "2"),
         ("stt.pool", " 3 ", |c| c.stt.pool.to_string(), "3"),
-        ("models.dir", "/opt/models", |c| c.models.dir.display().to_string(), "/opt/models"),
+        ("models.dir", "/opt/models", |c| c.models.folder().display().to_string(), "/opt/models"),
         ("avatars.dir", "/opt/faces", |c| format!("{:?}", c.avatars.dir), "Some(\"/opt/faces\")"),
         ("server.database_url", URL, |c| c.server.database_url.clone().unwrap(), URL),
         ("server.region", "eu-west", |c| c.server.region.clone(), "eu-west"),
