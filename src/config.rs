@@ -2,8 +2,11 @@
 //!
 //! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is rejected
 //! with the most similar name, because a misspelled limit is worse than a server that does not
-//! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
+//! start. An unknown variable is only a warning, because platforms add variables to the environment
+//! ([`environment`]). This file defines the keys, their meaning and their ranges; `source.rs` reads
+//! them.
 
+mod environment;
 mod keys;
 mod livekit;
 mod meetings;
@@ -11,6 +14,7 @@ mod model_files;
 pub(crate) mod providers;
 mod recording;
 mod secret_file;
+mod settings;
 mod source;
 
 use std::collections::HashMap;
@@ -20,7 +24,9 @@ use std::path::{Path, PathBuf};
 use control_api::SecretKey;
 use serde::Deserialize;
 
+use self::environment::CONFIG_VARIABLE;
 pub(crate) use self::model_files::Models;
+pub(crate) use self::settings::Setting;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -41,6 +47,12 @@ pub(crate) struct Config {
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
+    /// The settings of file, environment and flags that differ from their defaults.
+    #[serde(skip)]
+    pub(crate) changed: Vec<Setting>,
+    /// Sentences about variables that nothing reads.
+    #[serde(skip)]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// `[server]`
@@ -61,6 +73,9 @@ pub(crate) struct Server {
     pub(crate) allow_private_targets: Option<bool>,
     pub(crate) allow_scripted: bool,
     pub(crate) log_format: crate::log::Format,
+    /// `VISAVIS_API_KEY`, which is no key of the file.
+    #[serde(skip)]
+    pub(crate) api_key: Option<String>,
 }
 
 impl Default for Server {
@@ -80,6 +95,7 @@ impl Default for Server {
             allow_private_targets: None,
             allow_scripted: false,
             log_format: crate::log::Format::Text,
+            api_key: None,
         }
     }
 }
@@ -298,7 +314,8 @@ pub(crate) struct Otlp {
 type InvalidValue = (&'static str, String);
 
 impl Config {
-    /// Reads the file, if any, and then the environment. The caller applies the flags.
+    /// Reads the file, if any, else the one that `VISAVIS_CONFIG` names, and then the environment.
+    /// The caller applies the flags.
     ///
     /// # Errors
     /// One sentence: the location (file and line, or variable), the key, the problem with its
@@ -308,7 +325,17 @@ impl Config {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
         let environment: HashMap<String, String> = environment.collect();
-        let source = source::ConfigSource::read(file, environment.clone().into_iter())?;
+        // An empty variable counts as unset.
+        let variable =
+            |name: &str| environment.get(name).filter(|text| !text.trim().is_empty()).cloned();
+        let named =
+            if file.is_none() { variable(CONFIG_VARIABLE).map(PathBuf::from) } else { None };
+        if let Some(path) = &named {
+            std::fs::metadata(path)
+                .map_err(|error| format!("{CONFIG_VARIABLE}: {}: {error}", path.display()))?;
+        }
+        let source =
+            source::ConfigSource::read(file.or(named.as_deref()), environment.clone().into_iter())?;
         let mut config = source.deserialize()?;
         config
             .providers
@@ -318,6 +345,9 @@ impl Config {
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.livekit.add_standard_variables(|name| environment.get(name).cloned());
         config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
+        config.server.api_key = environment::api_key(variable)?;
+        config.changed = settings::changed_settings(&source, variable);
+        config.warnings = source.warnings;
         Ok(config)
     }
 

@@ -23,11 +23,11 @@ mod video;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::Parser;
 
 use crate::cli::{Cli, Command, ConfigPaths};
-use crate::config::Config;
+use crate::config::{Config, Setting};
 
 /// Why a command failed.
 enum CommandError {
@@ -117,13 +117,20 @@ fn error_chain(error: &anyhow::Error) -> String {
     })
 }
 
+/// Loads the configuration, and prints its warnings on stderr.
+fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
+    let config = read_config(place)?;
+    config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(config)
+}
+
 /// The configuration of the environment, for commands without flags for it.
 fn load_environment_config() -> Result<Config, CommandError> {
     load_config(&ConfigPaths { config: None, data: None })
 }
 
 /// Loads the configuration. Precedence: flag, environment, file, default.
-fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
+fn read_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     // A variable with a name that is not Unicode is not a key. A value that is not Unicode is
     // rejected when its key is validated.
     let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -133,6 +140,9 @@ fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
         Config::load(place.config.as_deref(), environment).map_err(CommandError::Usage)?;
     if let Some(data) = &place.data {
         config.server.data.clone_from(data);
+        config.changed.retain(|setting| setting.key != "server.data");
+        let data = data.to_string_lossy();
+        config.changed.push(Setting::of_flag("server.data", &data, "--data"));
     }
     Ok(config)
 }

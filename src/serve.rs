@@ -27,7 +27,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::Config;
-use crate::{CommandError, deliver, load_config, local_models, log, otlp};
+use crate::{CommandError, deliver, local_models, log, otlp, read_config};
 
 /// What the process serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) enum Role {
 }
 
 pub(crate) fn run(options: &ServeArgs, role: Role) -> Result<ExitCode, CommandError> {
-    let mut config = load_config(&options.paths)?;
+    let mut config = read_config(&options.paths)?;
     config
         .set_livekit(options.livekit.clone(), options.agent_name.clone())
         .map_err(CommandError::Usage)?;
@@ -57,6 +57,7 @@ pub(crate) fn run(options: &ServeArgs, role: Role) -> Result<ExitCode, CommandEr
         config.server.log_format = format;
     }
     log::init(config.server.log_format).map_err(CommandError::Usage)?;
+    config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     engine::thread::log_panics();
     raise_file_limit();
     let runtime =
@@ -311,7 +312,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         metrics_token: config.server.metrics_token.clone(),
         retention_days: config.server.retention_days,
         allow_private_targets: config.server.allow_private_targets,
-        api_key: std::env::var("VISAVIS_API_KEY").ok().filter(|key| !key.is_empty()),
+        api_key: config.server.api_key.clone(),
         timeouts: control_api::Timeouts {
             join: seconds(config.timeouts.join),
             token: seconds(config.timeouts.token),

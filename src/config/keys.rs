@@ -118,6 +118,3 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
     ),
     ("otlp", &[("endpoint", ValueKind::Text)]),
 ];
-
-/// Variables that start with `VISAVIS_` and are not configuration keys.
-pub(super) const OTHER_VARIABLES: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];

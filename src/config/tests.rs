@@ -323,11 +323,6 @@ fn a_variable_that_makes_no_sense_is_refused_by_its_name() {
             "mysql://u:secret@h/d",
             "VISAVIS_SERVER_DATABASE_URL: must start with postgres://",
         ),
-        (
-            "VISAVIS_STT_POOLS",
-            "1",
-            "unknown configuration key VISAVIS_STT_POOLS; did you mean VISAVIS_STT_POOL?",
-        ),
     ] {
         assert_eq!(load_variable(name, text).unwrap_err(), expected, "{name}={text}");
     }
