@@ -1,18 +1,22 @@
 //! The command line. The interface specification fixes its commands, options and exit statuses.
 
+mod help;
+mod usage;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
-/// A self-hosted server for live conversations with video agents.
+pub(crate) use self::usage::usage_message;
+
+/// A self-hosted server for live conversations with video agents
 #[derive(Parser)]
 #[command(
     name = "visavis",
     version,
-    disable_help_subcommand = true,
-    arg_required_else_help = false
+    arg_required_else_help = true,
+    after_help = help::PROGRAM
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -22,16 +26,20 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run the server: web pages, REST API and calls
+    #[command(after_help = help::SERVE)]
     Serve(ServeArgs),
     /// Serve LiveKit rooms of a fleet without pages and API: only /healthz, /readyz and /metrics
+    #[command(after_help = help::WORKER)]
     Worker(ServeArgs),
     /// Create, list and revoke API keys; works while the server is running
-    #[command(arg_required_else_help = false)]
+    #[command(arg_required_else_help = false, after_help = help::KEYS)]
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
     },
-    /// Check every provider, model and device, and report what is ready and what to install
+    /// Check every provider, model and device, and report what is ready and what to install, and
+    /// which settings are in force
+    #[command(after_help = help::CHECK)]
     Check {
         /// Print the report as JSON
         #[arg(long)]
@@ -56,6 +64,7 @@ pub(crate) enum Command {
     DecodeAudio,
     /// Render an avatar in every pose and encode the frames as a pose set; without a name, all
     /// built-in avatars
+    #[command(after_help = help::BAKE)]
     Bake {
         /// Name of a built-in avatar, or a character file like those in assets/people; `-` for a
         /// photo that is read from standard input
@@ -88,6 +97,7 @@ pub(crate) enum Command {
         background: bool,
     },
     /// Write a video in which an avatar speaks a text or an audio file; needs no server
+    #[command(after_help = help::VIDEO)]
     Video(crate::video::VideoArgs),
     /// Write the video of the task read from standard input, at the lowest priority (child process of
     /// the server)
@@ -129,13 +139,14 @@ pub(crate) enum Command {
     },
     /// Generate load: run many concurrent calls against a server or an in-process engine, and
     /// report latency and cost (runs visavis-load)
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = help::LOAD)]
     Load {
         /// Arguments passed to visavis-load
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
     /// Run a turn-taking scenario in simulated time and print the events as JSON lines
+    #[command(after_help = help::SIMULATE)]
     Simulate {
         /// Scenario file (JSON)
         file: PathBuf,
@@ -145,6 +156,7 @@ pub(crate) enum Command {
     },
     /// Replay a call from its trace, print the events as simulate does, and compare every output
     /// with that of the live call
+    #[command(after_help = help::REPLAY)]
     Replay {
         /// Trace file, as written by `record_trace` to the traces folder of the data folder
         trace: PathBuf,
@@ -157,10 +169,10 @@ pub(crate) enum Command {
 /// Where configuration and data are.
 #[derive(Args, Clone)]
 pub(crate) struct ConfigPaths {
-    /// Configuration file (see config/example.toml)
+    /// Configuration file (see config/example.toml) [env: VISAVIS_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Data folder: the database and the key files
+    /// Data folder: the database and the key files [env: VISAVIS_SERVER_DATA]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 }
@@ -220,64 +232,4 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         place: ConfigPaths,
     },
-}
-
-/// What is wrong with a command line, in one sentence that names what is missing.
-pub(crate) fn usage_message(error: &clap::Error) -> String {
-    let names = |kind| match error.get(kind) {
-        // Hidden commands are not named here either.
-        Some(ContextValue::Strings(all)) => {
-            let hidden = |name: &String| {
-                Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set)
-            };
-            all.iter()
-                .filter(|name| !hidden(name))
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(", ")
-        }
-        Some(ContextValue::String(one)) => one.clone(),
-        _ => String::new(),
-    };
-    match error.kind() {
-        ErrorKind::MissingRequiredArgument => format!("missing {}", names(ContextKind::InvalidArg)),
-        ErrorKind::MissingSubcommand => format!(
-            "{} needs a command: {}",
-            names(ContextKind::InvalidSubcommand),
-            names(ContextKind::ValidSubcommand)
-        ),
-        _ => {
-            let text = error.to_string();
-            let first =
-                text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
-            first.trim_start_matches("error: ").to_owned()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_invalid_command_line_is_reported_in_one_sentence() {
-        for (line, expected) in [
-            ("visavis", "visavis needs a command: serve, "),
-            ("visavis keys", "visavis keys needs a command: create, list, revoke"),
-            ("visavis keys create", "missing --workspace <NAME>"),
-            (
-                "visavis keys create --workspace a --scope root",
-                "invalid value 'root' for '--scope <SCOPE>'",
-            ),
-            ("visavis keys revoke", "missing <ID>"),
-            ("visavis simulate", "missing <FILE>"),
-            ("visavis serv", "unrecognized subcommand 'serv'"),
-            ("visavis serve --lisen 1", "unexpected argument '--lisen' found"),
-            ("visavis serve --listen here", "invalid value 'here' for '--listen <ADDR:PORT>'"),
-        ] {
-            let error = Cli::try_parse_from(line.split(' ')).err().unwrap();
-            let message = usage_message(&error);
-            assert!(message.starts_with(expected) && !message.contains('\n'), "{line}: {message}");
-        }
-    }
 }

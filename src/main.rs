@@ -23,8 +23,8 @@ mod video;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::cli::{Cli, Command, ConfigPaths};
 use crate::config::{Config, Setting};
@@ -51,6 +51,10 @@ fn main() -> ExitCode {
         {
             print!("{error}");
             return ExitCode::SUCCESS;
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{error}");
+            return ExitCode::from(2);
         }
         Err(error) => {
             eprintln!("{} (see visavis --help)", cli::usage_message(&error));
