@@ -10,11 +10,17 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::usage::usage_message;
 
+/// The version, with the commit and its date if they are known.
+const VERSION: &str = env!("VISAVIS_VERSION");
+/// The same with the machine that the program is built for.
+const LONG_VERSION: &str = concat!(env!("VISAVIS_VERSION"), "\ntarget: ", env!("VISAVIS_TARGET"));
+
 /// A self-hosted server for live conversations with video agents
 #[derive(Parser)]
 #[command(
     name = "visavis",
-    version,
+    version = VERSION,
+    long_version = LONG_VERSION,
     arg_required_else_help = true,
     after_help = help::PROGRAM
 )]
