@@ -57,6 +57,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: ConfigPaths,
     },
+    /// Ask a running server whether it accepts calls
+    #[command(after_help = help::HEALTH)]
+    Health {
+        /// Address of the server [default: server.listen, on this machine]
+        url: Option<String>,
+        /// Ask only whether the server runs (/healthz, not /readyz)
+        #[arg(long)]
+        live: bool,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
     /// Extract the text of a document of type KIND from standard input, with resource limits (child
     /// process of the server)
     #[command(hide = true)]

@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod deliver;
 mod draw;
+mod health;
 mod keys;
 mod load;
 mod local_models;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Worker(options) => serve::run(&options, serve::Role::Worker),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, live, place } => check::run(&place, json, live),
+        Command::Health { url, live, place } => health::run(url.as_deref(), live, &place),
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),

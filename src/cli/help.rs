@@ -49,6 +49,16 @@ Examples:
   visavis check --config /etc/visavis/visavis.toml
   visavis check --live";
 
+/// `visavis health`
+pub(super) const HEALTH: &str = "\
+Without URL, the server at server.listen is asked; the configuration is read as by `visavis serve`
+(--config or VISAVIS_CONFIG, and VISAVIS_SECTION_KEY). Exit status: 0 = it accepts calls (with --live:
+it runs), 1 = it does not.
+
+Examples:
+  visavis health
+  visavis health https://talk.example.com";
+
 /// `visavis bake`
 pub(super) const BAKE: &str = "\
 Examples:
