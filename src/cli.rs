@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use self::usage::usage_message;
+use crate::documentation::Shell;
 
 /// The version, with the commit and its date if they are known.
 const VERSION: &str = env!("VISAVIS_VERSION");
@@ -180,6 +181,19 @@ pub(crate) enum Command {
         /// Include the reason for each decision
         #[arg(long)]
         explain: bool,
+    },
+    /// Print the completions of the command line for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+    /// Print the manual page, in the format of man
+    #[command(after_help = help::MAN)]
+    Man {
+        /// Write the pages of all commands into this folder
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
     },
 }
 

@@ -8,6 +8,7 @@ mod child_process;
 mod cli;
 mod config;
 mod deliver;
+mod documentation;
 mod draw;
 mod health;
 mod keys;
@@ -24,8 +25,8 @@ mod video;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use crate::cli::{Cli, Command, ConfigPaths};
 use crate::config::{Config, Setting};
@@ -100,6 +101,8 @@ fn main() -> ExitCode {
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),
+        Command::Completions { shell } => documentation::print_completions(&Cli::command(), shell),
+        Command::Man { out } => documentation::print_manual(&Cli::command(), out.as_deref()),
     };
     match result {
         Ok(code) => code,

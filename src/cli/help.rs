@@ -91,3 +91,16 @@ Exit status: 1 if an output differs from that of the live call.
 
 Example:
   visavis replay data/traces/CONVERSATION.jsonl --explain";
+
+/// `visavis completions`
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  visavis completions bash >/usr/share/bash-completion/completions/visavis
+  visavis completions zsh >/usr/share/zsh/vendor-completions/_visavis
+  visavis completions fish >~/.config/fish/completions/visavis.fish";
+
+/// `visavis man`
+pub(super) const MAN: &str = "\
+Examples:
+  visavis man >visavis.1
+  visavis man --out /usr/share/man/man1/";

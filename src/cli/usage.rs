@@ -115,6 +115,7 @@ mod tests {
                 "visavis serve --log-format jsn",
                 "invalid value 'jsn' for '--log-format <FORMAT>'; did you mean 'json'?",
             ),
+            ("visavis completions tcsh", "invalid value 'tcsh' for '<SHELL>'; did you mean 'zsh'?"),
             (
                 "visavis serve --log-format x",
                 "invalid value 'x' for '--log-format <FORMAT>'; possible values: text, json",
