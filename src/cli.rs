@@ -43,6 +43,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: ConfigPaths,
     },
+    /// Write a copy of the data folder to a new folder; works while the server is running
+    Backup(BackupArgs),
+    /// Put a copy that `backup` has written into an empty data folder
+    Restore(RestoreArgs),
     /// Extract the text of a document of type KIND from standard input, with resource limits (child
     /// process of the server)
     #[command(hide = true)]
@@ -163,6 +167,27 @@ pub(crate) struct ConfigPaths {
     /// Data folder: the database and the key files
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+}
+
+/// Arguments of `visavis backup`.
+#[derive(Args)]
+pub(crate) struct BackupArgs {
+    /// Folder to create, outside of the data folder
+    pub(crate) folder: PathBuf,
+    /// Leave out recordings and videos
+    #[arg(long)]
+    pub(crate) without_recordings: bool,
+    #[command(flatten)]
+    pub(crate) place: ConfigPaths,
+}
+
+/// Arguments of `visavis restore`.
+#[derive(Args)]
+pub(crate) struct RestoreArgs {
+    /// Folder that `visavis backup` has written
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: ConfigPaths,
 }
 
 #[derive(Args)]

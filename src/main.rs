@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
 mod audio_file;
+mod backup;
 mod bake;
 mod check;
 mod child_process;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
         Command::Worker(options) => serve::run(&options, serve::Role::Worker),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, live, place } => check::run(&place, json, live),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),

@@ -41,10 +41,15 @@ use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// Name of the workspace that the first start creates.
 pub(crate) const DEFAULT_WORKSPACE_NAME: &str = "default";
+/// File of a data folder that contains the first key, where it is not printed.
+pub const FIRST_KEY_FILE: &str = "first.key";
+/// Folder in a data folder that contains what a restore has copied so far.
+pub(crate) const RESTORE_FOLDER: &str = "restore.incomplete";
 /// Files of the data folder that only their owner may read. SQLite gives its other files the mode
 /// of the first one.
 #[cfg(unix)]
-const PRIVATE_FILES: [&str; 7] = [
+const PRIVATE_FILES: [&str; 8] = [
+    FIRST_KEY_FILE,
     "lock",
     "secrets.key",
     "server.id",
@@ -64,6 +69,9 @@ pub enum OpenError {
     /// The data folder cannot be used.
     #[error("{0}: {1}")]
     DataFolder(PathBuf, #[source] io::Error),
+    /// A restore of the data folder was interrupted.
+    #[error("{0}: a restore was interrupted; empty the folder, and run `visavis restore` again")]
+    IncompleteRestore(PathBuf),
     /// The database was created by servers with other keys.
     #[error(
         "the database belongs to servers with other keys: give this server their \
@@ -135,6 +143,9 @@ pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
             folder = %data.display(),
             "other users can list the data folder; run chmod 700 on it"
         );
+    }
+    if data.join(RESTORE_FOLDER).exists() {
+        return Err(OpenError::IncompleteRestore(data.to_owned()));
     }
     open_private_file(&database_file(data)).map_err(fail)?;
     #[cfg(unix)]

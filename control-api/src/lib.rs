@@ -27,7 +27,7 @@
 //! | `ops/` | health and metrics |
 //! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
-//! | `keys`, `workspaces`, `check_…` | what commands need of a data folder |
+//! | `keys`, `workspaces`, `check_…`, `backup` | what commands need of a data folder |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
@@ -35,6 +35,7 @@
 
 mod app;
 mod background;
+pub mod backup;
 pub mod check_meetings;
 pub mod check_store;
 mod clock;
@@ -63,7 +64,7 @@ pub mod web;
 mod webhooks;
 pub mod workspaces;
 
-pub use app::{App, OpenError};
+pub use app::{App, FIRST_KEY_FILE, OpenError};
 pub use config::{
     Config, IceServer, Limits, LiveKitConfig, MeetingsConfig, Network, Recordings, StockAvatar,
     StorageConfig, Timeouts, Videos, Viseme, Webhooks,
@@ -75,5 +76,5 @@ pub use livekit::worker::{Registration, WorkerHooks};
 pub use scope::{ParseScopeError, Scope};
 pub use secret_key::SecretKey;
 pub use storage::check as check_storage;
-pub use store::Error as StoreError;
+pub use store::{Error as StoreError, database_address};
 pub use store::crash_points::{CrashHook, CrashPoint};

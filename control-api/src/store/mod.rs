@@ -13,6 +13,7 @@ pub(crate) mod api_key;
 pub(crate) mod background;
 mod command;
 pub(crate) mod conversation;
+mod copy;
 pub(crate) mod crash_points;
 pub(crate) mod credential;
 pub(crate) mod custom_avatar;
@@ -129,6 +130,17 @@ pub enum Error {
     /// The migrations failed.
     #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
+    /// A newer release has migrated the database.
+    #[error(
+        "a newer release of Visavis has changed the database (schema {found}; this release knows \
+         {known}): run that release, or restore a backup of this one"
+    )]
+    NewerSchema {
+        /// Number of a migration that this release does not know.
+        found: i64,
+        /// Number of the last migration that it knows.
+        known: i64,
+    },
     /// A row does not hold what was written into it.
     #[error("a row of {0} is corrupt: {1}")]
     CorruptRow(&'static str, String),
@@ -160,6 +172,7 @@ impl Error {
         match sql {
             Some(sqlx::Error::Database(error)) => error.message().to_owned(),
             Some(sqlx::Error::PoolTimedOut) => "it does not respond".to_owned(),
+            Some(sqlx::Error::Io(error)) => error.to_string(),
             _ => self.to_string(),
         }
     }
@@ -270,7 +283,7 @@ impl Store {
             )
         } else {
             let writer = sqlite_writer_pool().connect_with(write_options).await?;
-            migrations::migrator().run(&writer).await?;
+            migrations::migrator().run(&writer).await.map_err(migrations::error)?;
             let readers = sqlite_reader_pool().connect_with(read_options).await?;
             let writers = WriterPool::of_file(writer);
             (writers.clone(), writers, readers)
@@ -442,9 +455,9 @@ impl Store {
     }
 }
 
-/// A connection that does not migrate the database.
 /// Host, port and name of a database, without the credentials of its URL.
-pub(crate) fn database_address(url: &str) -> String {
+#[must_use]
+pub fn database_address(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => format!(
             "{}:{}{}",
@@ -459,6 +472,7 @@ pub(crate) fn database_address(url: &str) -> String {
 /// Maximum time until a database accepts a connection for a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A connection that does not migrate the database.
 async fn connect_reader(location: DatabaseLocation<'_>) -> Result<sqlx::AnyConnection> {
     sqlx::any::install_default_drivers();
     let options = match location {
