@@ -121,6 +121,7 @@ async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
     let client =
         egress::Client::new(egress::Policy { allow_private: control.allows_private_targets() })?;
     let accounts = provider_accounts(&config).await?;
+    let workspaces = local_models::account_workspaces(&accounts);
     let runtime = tokio::runtime::Handle::current();
     let registry = local_models::create_registry(&config, accounts, client.clone(), &runtime);
     control.registry = Some(Arc::clone(&registry));
@@ -132,7 +133,7 @@ async fn serve(config: Config, role: Role) -> anyhow::Result<()> {
         }
         None => (app.event_sink(), None),
     };
-    let models = local_models::create_models(&config, registry);
+    let models = local_models::create_models(&config, registry, workspaces);
     let engine = engine::CallEngine::start(
         engine::Config {
             recorder: prepare_recorder(&config, app.recorded_hook()),

@@ -15,7 +15,7 @@ use tokio::sync::{broadcast, mpsc};
 use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, pooler, recovery};
 use crate::config::{Config, StockAvatar};
-use crate::join::relayed;
+use crate::join::{obstacle, relayed};
 use crate::livekit::rescue;
 use crate::livekit::worker::{self, WorkerHooks};
 use crate::resources::demo;
@@ -436,6 +436,19 @@ impl App {
     /// The database failed.
     pub fn find_demo_agent(&self) -> BoxFuture<'_, Result<Option<String>, OpenError>> {
         Box::pin(async { Ok(demo::find(&self.state).await?) })
+    }
+
+    /// Why the demo agent `id` cannot be called before something is installed, in one sentence;
+    /// `None` if it can. Call it after [`App::router`], and once the engine has loaded its models.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn demo_obstacle<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, OpenError>> {
+        let workspace = &self.state.default_workspace;
+        Box::pin(async move { Ok(obstacle::of_agent(&self.state, workspace, id).await?) })
     }
 
     /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which gives

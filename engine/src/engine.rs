@@ -25,7 +25,8 @@ use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CallReservation, CommandError,
-    Engine, EventSink, OfferError, PoseSetFile, RoomOffer, RoomSession,
+    Engine, EventSink, MissingModel, OfferError, PoseSetFile, RoomOffer, RoomSession, SttChoice,
+    TtsChoice,
 };
 use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
@@ -446,6 +447,20 @@ impl Engine for CallEngine {
 
     fn models_unavailable(&self) -> Option<String> {
         self.models.unavailable()
+    }
+
+    fn missing_models(&self) -> Vec<MissingModel> {
+        if *self.ready.borrow() == Readiness::Loading { Vec::new() } else { self.models.missing() }
+    }
+
+    fn call_obstacle(&self, stt: &SttChoice, tts: &TtsChoice) -> Option<String> {
+        match &*self.ready.borrow() {
+            Readiness::Loading => return None,
+            Readiness::Unavailable(what) => return Some(what.clone()),
+            Readiness::Ready => {}
+        }
+        let hears = self.models.stt(stt).0.map(drop);
+        hears.and_then(|()| self.models.tts(tts).0.map(drop)).err().map(|error| error.to_string())
     }
 
     fn degraded_reason(&self) -> Option<String> {

@@ -19,6 +19,7 @@ use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
 use crate::http::validate::FieldErrors;
 use crate::join::about::RecordingNotice;
+use crate::join::obstacle;
 use crate::resources::conversations::{self, ContextValue, JoinResponse, NewConversation};
 use crate::state::AppState;
 use crate::store::agent::Agent;
@@ -123,6 +124,10 @@ async fn create_conversation(
     let agent = find_embeddable_agent(&state, &id).await?;
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
+    }
+    // The visitor has not been asked for the microphone yet.
+    if let Some(reason) = obstacle::of_agent(&state, &agent.workspace, &agent.id).await? {
+        return Err(ApiError::Unavailable(reason));
     }
     let new_conversation = NewConversation {
         meeting: None,

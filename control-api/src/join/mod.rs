@@ -7,6 +7,7 @@ pub(crate) mod audio_socket;
 pub(crate) mod call_config;
 pub(crate) mod embed;
 pub(crate) mod livekit;
+pub(crate) mod obstacle;
 pub(crate) mod offers;
 pub(crate) mod prompt;
 pub(crate) mod relayed;

@@ -19,7 +19,8 @@ use conversation::output::CommandOutcome;
 use conversation::time::Time;
 use engine_api::metrics::{MetricFamily, MetricValue as Measured};
 use engine_api::{
-    AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError, PoseSetFile,
+    AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, MissingModel, Offer, OfferError,
+    PoseSetFile, SttChoice, TtsChoice,
 };
 use serde_json::{Value, json};
 use sqlx::Connection as _;
@@ -165,6 +166,10 @@ pub(crate) struct FakeEngine {
     pub(crate) models_unavailable: AtomicBool,
     /// What has failed while calls are still accepted.
     pub(crate) degraded_reason: Mutex<Option<String>>,
+    /// What `missing_models` returns.
+    pub(crate) missing_models: Mutex<Vec<MissingModel>>,
+    /// Why no call can be held before something is installed.
+    pub(crate) call_obstacle: Mutex<Option<String>>,
     /// Why no call can be recorded.
     pub(crate) recording_error: Mutex<Option<String>>,
     /// Whether `End` ends the call as in the engine: its events are recorded before the response,
@@ -267,6 +272,14 @@ impl Engine for FakeEngine {
 
     fn degraded_reason(&self) -> Option<String> {
         self.degraded_reason.lock().unwrap().clone()
+    }
+
+    fn missing_models(&self) -> Vec<MissingModel> {
+        self.missing_models.lock().unwrap().clone()
+    }
+
+    fn call_obstacle(&self, _: &SttChoice, _: &TtsChoice) -> Option<String> {
+        self.call_obstacle.lock().unwrap().clone()
     }
 
     fn recording_error(&self) -> Option<String> {
