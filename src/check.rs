@@ -194,7 +194,8 @@ fn check_sandbox(sandbox: documents::Sandbox) -> CheckResult {
     check_result("documents", "files", ready, false, detail)
 }
 
-/// Whether media can flow: enough UDP ports of the range can be bound.
+/// Whether media can flow: enough UDP ports of the range can be bound. With fewer ports than
+/// threads, each port gets a thread.
 fn check_media_ports(config: &crate::config::Config) -> CheckResult {
     let ports = match config.media.ports() {
         Ok(ports) => ports,
@@ -202,13 +203,14 @@ fn check_media_ports(config: &crate::config::Config) -> CheckResult {
     };
     let free =
         ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
-    let needed =
+    let threads =
         if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
+    let needed = threads.min(ports.len());
     let any = *ports.start() == 0;
     let detail = if any {
         "any free UDP port".into()
     } else {
-        format!("{free} UDP ports free, {needed} media threads")
+        format!("{free} of {} UDP ports free, {needed} media threads", ports.len())
     };
     check_result("media ports", "net", any || free >= needed, true, detail)
 }

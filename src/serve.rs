@@ -403,6 +403,10 @@ fn engine_config(config: &Config, listen: IpAddr) -> anyhow::Result<engine::Conf
         max_calls: config.limits.calls as usize,
         // A browser on this machine connects fastest over loopback, and in every network.
         host_addresses: engine::transport::socket::host_addresses(listen.is_loopback()),
+        // Other machines can neither open a page here nor have they been told of an address.
+        loopback_only: listen.is_loopback()
+            && config.server.public_url.is_none()
+            && config.media.public_ip.is_empty(),
         public_addresses: config.media.public_ip.clone(),
         udp_ports: (*ports.start() != 0).then_some(ports),
         tcp_port: Some(config.media.tcp_port),
