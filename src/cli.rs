@@ -1,10 +1,11 @@
 //! The command line. The interface specification fixes its commands, options and exit statuses.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::listen::ListenAddress;
 
 /// A self-hosted server for live conversations with video agents.
 #[derive(Parser)]
@@ -194,9 +195,10 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) paths: ConfigPaths,
-    /// Address of the web pages and the API; port 0 selects a free port
+    /// Address of the web pages and the API, or a port on 127.0.0.1; `:PORT` listens on all
+    /// addresses, and port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<ListenAddress>,
     /// Allow webhooks, tools and models at private addresses
     #[arg(
         long,

@@ -13,11 +13,13 @@ mod secret_file;
 mod source;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use control_api::SecretKey;
 use serde::Deserialize;
+
+use crate::listen::ListenAddress;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -44,10 +46,12 @@ pub(crate) struct Config {
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Server {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    /// Seconds for which the start waits for the database at `database_url`.
+    pub(crate) database_wait: f64,
     pub(crate) region: String,
     pub(crate) secrets_key: Option<SecretKey>,
     pub(crate) tokens_key: Option<SecretKey>,
@@ -58,15 +62,18 @@ pub(crate) struct Server {
     pub(crate) allow_private_targets: Option<bool>,
     pub(crate) allow_scripted: bool,
     pub(crate) log_format: crate::log::Format,
+    /// Whether the first start prints its API key, unless standard output is the journal.
+    pub(crate) print_key: bool,
 }
 
 impl Default for Server {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: ListenAddress::default(),
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            database_wait: 60.0,
             region: String::new(),
             secrets_key: None,
             tokens_key: None,
@@ -77,6 +84,7 @@ impl Default for Server {
             allow_private_targets: None,
             allow_scripted: false,
             log_format: crate::log::Format::Text,
+            print_key: true,
         }
     }
 }
@@ -342,6 +350,7 @@ impl Config {
             ("timeouts.request", self.timeouts.request),
             ("timeouts.lease", self.timeouts.lease),
             ("webhooks.hold", self.webhooks.hold),
+            ("server.database_wait", self.server.database_wait),
         ];
         for (name, value) in seconds
             .into_iter()

@@ -11,6 +11,7 @@ mod config;
 mod deliver;
 mod draw;
 mod keys;
+mod listen;
 mod load;
 mod local_models;
 mod local_stt;
@@ -20,6 +21,7 @@ mod photo;
 mod progress;
 mod replay;
 mod serve;
+mod systemd;
 mod video;
 
 use std::process::ExitCode;

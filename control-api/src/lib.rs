@@ -28,6 +28,7 @@
 //! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
 //! | `keys`, `workspaces`, `check_…`, `backup` | what commands need of a data folder |
+//! | `starting` | a server whose database does not respond yet |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
@@ -57,6 +58,7 @@ mod resources;
 mod router;
 mod scope;
 mod secret_key;
+mod starting;
 mod state;
 mod storage;
 mod store;
@@ -75,6 +77,7 @@ pub use join::signaling::validate_trickle;
 pub use livekit::worker::{Registration, WorkerHooks};
 pub use scope::{ParseScopeError, Scope};
 pub use secret_key::SecretKey;
+pub use starting::{starting_router, wait_for_database};
 pub use storage::check as check_storage;
 pub use store::{Error as StoreError, database_address};
 pub use store::crash_points::{CrashHook, CrashPoint};

@@ -12,6 +12,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("data", ValueKind::Text),
             ("public_url", ValueKind::Text),
             ("database_url", ValueKind::Secret),
+            ("database_wait", ValueKind::Number),
             ("region", ValueKind::Text),
             ("secrets_key", ValueKind::Secret),
             ("tokens_key", ValueKind::Secret),
@@ -22,6 +23,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("allow_private_targets", ValueKind::Bool),
             ("allow_scripted", ValueKind::Bool),
             ("log_format", ValueKind::Text),
+            ("print_key", ValueKind::Bool),
         ],
     ),
     (

@@ -123,15 +123,16 @@ class Server:
 
     def read_first_start(self):
         """Reads what a first start prints: the key, and the demo's link if the server has no public
-        address."""
+        address and its models are installed."""
         line = self._next_line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
         if self.public:
             return self
         line = self._next_line(60)
-        assert line.startswith(f"Demo: {self.url}/embed/"), line
-        self.demo = line.removeprefix("Demo: ")
+        if not line.startswith("No demo: "):
+            assert line.startswith(f"Demo: {self.url}/embed/"), line
+            self.demo = line.removeprefix("Demo: ")
         return self
 
     def wait_ready(self, timeout: float = 120):
