@@ -2,6 +2,7 @@
 //! install otherwise.
 
 mod providers;
+mod reachability;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,7 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
         Err(error) => check_result("faces", "face", false, true, error),
     });
     lines.push(check_media_ports(&config));
+    lines.push(reachability::check(&config, &socket::host_addresses(false)));
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
     lines.push(check_storage(&config)?);
