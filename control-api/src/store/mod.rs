@@ -383,6 +383,14 @@ impl Store {
         tx.commit().await
     }
 
+    /// Starts a read transaction: its statements see one state of the database. A page and the
+    /// number of all matches are read in one.
+    async fn begin_read(&self) -> Result<sqlx::Transaction<'static, Db>> {
+        let statement =
+            if self.shared { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" } else { "BEGIN" };
+        Ok(self.reader_pool.begin_with(statement).await?)
+    }
+
     /// The pool for reads.
     pub(crate) fn reader_pool(&self) -> &AnyPool {
         &self.reader_pool
@@ -513,6 +521,23 @@ mod tests {
         let file =
             std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
         (Store::open(DatabaseLocation::File(&file)).await.unwrap(), file)
+    }
+
+    #[tokio::test]
+    async fn a_read_transaction_sees_one_state_of_the_database() {
+        let (store, file) = open_test_store("snapshot").await;
+        let settings = async |executor: &mut sqlx::AnyConnection| {
+            SqlBuilder::new("SELECT COUNT(*) FROM setting").fetch_count(executor).await.unwrap()
+        };
+        let mut snapshot = store.begin_read().await.unwrap();
+        let before = settings(&mut snapshot).await;
+        store.set_setting("added", "meanwhile").await.unwrap();
+        assert_eq!(settings(&mut snapshot).await, before);
+        snapshot.commit().await.unwrap();
+        let mut later = store.begin_read().await.unwrap();
+        assert_eq!(settings(&mut later).await, before + 1);
+        drop((later, store));
+        let _ = std::fs::remove_file(file);
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ mod knowledge;
 mod large;
 mod lifecycle;
 mod limits;
+mod lists;
 mod lost_commit;
 mod mcp;
 mod object_storage;

@@ -21,6 +21,8 @@ def list_rows(path):
         Row("several faults are all named", f"GET {path}?perpage=0&offset=-1", None, 400, invalid_body(("perpage", "must be a whole number of at least 1"), ("offset", "must be a whole number of at least 0"))),
         Row("an offset beyond the end is empty", f"GET {path}?offset=1000000", None, 200, [], response_headers=TOTAL_COUNT_HEADER),
         Row("what nothing matches is empty", f"GET {path}?search=%25no_such_thing%25", None, 200, [], response_headers={"x-total-count": "0"}),
+        Row("a NUL character matches nothing that can be stored", f"GET {path}?search=%00", None, 400, invalid_body(("search", "must not contain a NUL character"))),
+        Row("a search has at most 200 characters", f"GET {path}?search={'x' * 201}", None, 400, invalid_body(("search", "must be at most 200 characters"))),
     ]
 
 
