@@ -25,7 +25,7 @@ use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CallReservation, CommandError,
-    Engine, EventSink, OfferError, PoseSetFile, RoomOffer, RoomSession,
+    Engine, EventSink, HangUp, OfferError, PoseSetFile, RoomOffer, RoomSession,
 };
 use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
@@ -406,12 +406,15 @@ impl Engine for CallEngine {
         })
     }
 
-    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool> {
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, HangUp> {
         Box::pin(async move {
-            let (reply, found) = oneshot::channel();
-            let Some(thread) = self.thread_of_call(conversation) else { return false };
+            let (reply, closed) = oneshot::channel();
+            let Some(thread) = self.thread_of_call(conversation) else { return HangUp::NotFound };
             let message = Message::HangUp { conversation, connection, reply };
-            thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
+            match thread.inbox.requests.send(message) {
+                Ok(()) => closed.await.unwrap_or(HangUp::NotFound),
+                Err(_) => HangUp::NotFound,
+            }
         })
     }
 

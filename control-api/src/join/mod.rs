@@ -6,6 +6,7 @@ mod audio_names;
 pub(crate) mod audio_socket;
 pub(crate) mod call_config;
 pub(crate) mod embed;
+mod hang_up;
 pub(crate) mod livekit;
 pub(crate) mod offers;
 pub(crate) mod prompt;

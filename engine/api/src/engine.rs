@@ -55,9 +55,7 @@ pub trait Engine: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>>;
 
     /// Closes one connection (WHIP DELETE). If it is the current one of the call, the user leaves.
-    ///
-    /// Returns false if the connection does not exist.
-    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool>;
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, HangUp>;
 
     /// Announces a more complete pose set of an avatar that is still being drawn. Running calls
     /// that came with a less complete set switch to it without a break. Takes a few milliseconds.
@@ -164,6 +162,18 @@ pub struct AcceptedOffer {
     pub answer: String,
     /// The id of this connection (`pc_id`, WHIP resource). It cannot be guessed.
     pub connection: String,
+}
+
+/// What [`Engine::hang_up`] has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangUp {
+    /// There is no such connection.
+    NotFound,
+    /// The connection. The call goes on or ends by itself.
+    Closed,
+    /// The last offer or connection of a call that has not started. The call is gone, without an
+    /// event.
+    LastOffer,
 }
 
 /// Why an offer is rejected.
