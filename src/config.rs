@@ -4,6 +4,7 @@
 //! with the most similar name, because a misspelled limit is worse than a server that does not
 //! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
 
+mod branding;
 mod keys;
 mod livekit;
 mod meetings;
@@ -35,6 +36,7 @@ pub(crate) struct Config {
     pub(crate) storage: recording::Storage,
     pub(crate) meetings: meetings::Meetings,
     pub(crate) livekit: livekit::LiveKit,
+    pub(crate) branding: branding::Branding,
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
@@ -327,7 +329,10 @@ impl Config {
             .and_then(|()| config.providers.check_settings(|name| environment.get(name).cloned()))
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.livekit.add_standard_variables(|name| environment.get(name).cloned());
-        config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
+        config
+            .validate()
+            .and_then(|()| config.branding.read())
+            .map_err(|(key, reason)| source.with_location(key, &reason))?;
         Ok(config)
     }
 

@@ -346,6 +346,7 @@ fn control_config(config: &Config, listen: SocketAddr) -> control_api::Config {
         storage: config.storage.config(),
         meetings: config.meetings.config(),
         livekit: config.livekit.config(),
+        branding: config.branding.appearance.clone(),
         recordings: control_api::Recordings {
             link_validity: Duration::from_secs(config.recording.link_seconds),
             ffmpeg: deliver::find_ffmpeg(),

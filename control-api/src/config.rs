@@ -1,5 +1,6 @@
 //! Configuration of the control plane, with the defaults of `config/example.toml`.
 
+mod branding;
 mod livekit;
 
 use std::ffi::OsString;
@@ -16,6 +17,8 @@ use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::branding::{BrandColor, Branding, Logo};
+pub(crate) use self::branding::{DARK_TEXT, MIN_CONTRAST, Rgb};
 pub use self::livekit::LiveKitConfig;
 use crate::meeting_services::{MediaMode, SERVICES};
 use crate::secret_key::SecretKey;
@@ -76,6 +79,8 @@ pub struct Config {
     pub meetings: MeetingsConfig,
     /// `[livekit]`; `None` = no agent joins LiveKit rooms.
     pub livekit: Option<LiveKitConfig>,
+    /// `[branding]`
+    pub branding: Branding,
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
@@ -128,6 +133,7 @@ impl Default for Config {
             videos: Videos::default(),
             meetings: MeetingsConfig::default(),
             livekit: None,
+            branding: Branding::default(),
             extract_command: None,
             photo_command: None,
             require_consent: false,

@@ -65,8 +65,8 @@ pub mod workspaces;
 
 pub use app::{App, OpenError};
 pub use config::{
-    Config, IceServer, Limits, LiveKitConfig, MeetingsConfig, Network, Recordings, StockAvatar,
-    StorageConfig, Timeouts, Videos, Viseme, Webhooks,
+    BrandColor, Branding, Config, IceServer, Limits, LiveKitConfig, Logo, MeetingsConfig, Network,
+    Recordings, StockAvatar, StorageConfig, Timeouts, Videos, Viseme, Webhooks,
 };
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]

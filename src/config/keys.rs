@@ -117,6 +117,10 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
         ],
     ),
     ("otlp", &[("endpoint", ValueKind::Text)]),
+    (
+        "branding",
+        &[("name", ValueKind::Text), ("logo", ValueKind::Text), ("color", ValueKind::Text)],
+    ),
 ];
 
 /// Variables that start with `VISAVIS_` and are not configuration keys.

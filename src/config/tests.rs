@@ -233,7 +233,7 @@ fn every_key_takes_its_natural_value_from_the_environment() {
         }
     }
     // These sections have tables of their own.
-    let is_elsewhere = |section: &str| matches!(section, "meetings" | "livekit");
+    let is_elsewhere = |section: &str| matches!(section, "meetings" | "livekit" | "branding");
     for (section, keys) in CONFIG_KEYS.iter().filter(|(section, _)| !is_elsewhere(section)) {
         for (key, _) in *keys {
             let name = format!("{section}.{key}");

@@ -27,6 +27,7 @@ mod mcp;
 mod object_storage;
 mod outage;
 mod ownership;
+mod pages;
 mod panics;
 mod photo_avatars;
 mod prompt;

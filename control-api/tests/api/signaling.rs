@@ -353,6 +353,7 @@ async fn the_page_may_know_of_its_conversation_with_its_token() {
         200,
         json!({
             "status": "STARTED", "persona_name": "Ms. Lovelace",
+            "avatar_picture": "data:image/png;base64,AA==", "branding": null,
             "suggested_questions": ["Who was your father?"],
         }),
     );
@@ -361,6 +362,7 @@ async fn the_page_may_know_of_its_conversation_with_its_token() {
         200,
         json!({
             "status": "STARTED", "persona_name": "Ada",
+            "avatar_picture": "data:image/png;base64,AA==", "branding": null,
             "suggested_questions": [],
         }),
     );
