@@ -25,6 +25,8 @@ if sys.version_info < (3, 11):  # noqa: UP036 (a clear sentence instead of a tra
 import tomllib
 
 MANIFEST = Path(__file__).resolve().parent.parent / "models.toml"
+#: Python 3.11.2 of Debian 12 has no filters.
+EXTRACTION = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 class InstallError(Exception):
@@ -112,7 +114,7 @@ def build_pocketsphinx(archive, scratch, staging):
     """Builds the library, and writes the dictionary without the words that the language model does
     not know. PocketSphinx never uses those words, but stores them in every decoder: 13 MiB."""
     with tarfile.open(archive) as source:
-        source.extractall(scratch, filter="data")
+        source.extractall(scratch, **EXTRACTION)
     source = scratch / archive.name.removesuffix(".tar.gz")
     build = scratch / "build"
     options = ("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=ON", "-DBUILD_TESTING=OFF")
