@@ -12,7 +12,7 @@ endif
 endif
 
 .PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table \
-	load soak soak-faces mutants fuzz features lint audit check
+	load soak soak-faces mutants fuzz features lint audit check dist
 
 run: build
 	@scripts/run.sh $(BIN) $(ARGS)
@@ -94,6 +94,10 @@ features:
 # installs cargo-deny, and one check needs the advisory database.
 audit:
 	scripts/audit.sh
+
+# Builds the packages, the image and the lists of their content into the folder dist. Needs root.
+dist:
+	scripts/dist.sh $(STEP)
 
 lint:
 	$(CARGO) fmt --all --check

@@ -137,7 +137,8 @@ inside() {
   mount -t tmpfs -o mode=1777 tmp "$folder/tmp"
   mount -t tmpfs -o mode=755 run "$folder/run"
   [ -n "$ENTER_NETWORK" ] || [ ! -d "$folder/etc" ] || cp -L /etc/resolv.conf "$folder/etc/resolv.conf"
-  [ -z "$ENTER_NETWORK" ] || ip link set lo up
+  # Programs that join a multicast group, as for mDNS, need a route to it.
+  [ -z "$ENTER_NETWORK" ] || { ip link set lo up && ip route add 224.0.0.0/4 dev lo; }
   # The targets of binds exist before the rest becomes read-only.
   local at=1
   while [ "$at" -le "$count" ]; do
