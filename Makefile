@@ -12,7 +12,7 @@ endif
 endif
 
 .PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table \
-	load soak soak-faces mutants fuzz features lint audit check dist
+	load soak soak-faces mutants fuzz features lint audit check dist test-install
 
 run: build
 	@scripts/run.sh $(BIN) $(ARGS)
@@ -98,6 +98,11 @@ audit:
 # Builds the packages, the image and the lists of their content into the folder dist. Needs root.
 dist:
 	scripts/dist.sh $(STEP)
+
+# Installs from source, and the packages of `make dist`, in bare Debian systems. Needs root; a long
+# test. Without PART all parts run.
+test-install:
+	scripts/test-install.sh $(PART)
 
 lint:
 	$(CARGO) fmt --all --check
