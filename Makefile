@@ -12,15 +12,15 @@ endif
 endif
 
 .PHONY: run setup setup-tests build build-load test-fast test compile test-long bench perf-table \
-	load soak soak-faces mutants fuzz features lint audit check
+	load soak soak-faces mutants fuzz features lint audit check dist test-install
 
 run: build
-	$(BIN) serve $(ARGS)
+	@scripts/run.sh $(BIN) $(ARGS)
 
 setup:
 	scripts/setup.sh
 
-# Also installs the dependencies of tests and of `make lint`: PostgreSQL, Valgrind, Node.js, npm.
+# Also installs the dependencies of `make test` and of `make lint`: Chromium, Node.js, PostgreSQL…
 setup-tests:
 	scripts/setup.sh tests
 
@@ -33,7 +33,7 @@ check: build
 # Three tiers (CONTRIBUTING.md): `make test-fast P=engine` after an edit, `make test` before a push
 # and in CI, `make test-long PART=faces` before a release and after a change in that area. Without P
 # all crates are tested. Without PART all parts run.
-test-fast: setup-tests
+test-fast: setup
 	scripts/test.py fast $(P)
 
 test: setup-tests
@@ -94,6 +94,15 @@ features:
 # installs cargo-deny, and one check needs the advisory database.
 audit:
 	scripts/audit.sh
+
+# Builds the packages, the image and the lists of their content into the folder dist. Needs root.
+dist:
+	scripts/dist.sh $(STEP)
+
+# Installs from source, and the packages of `make dist`, in bare Debian systems. Needs root; a long
+# test. Without PART all parts run.
+test-install:
+	scripts/test-install.sh $(PART)
 
 lint:
 	$(CARGO) fmt --all --check

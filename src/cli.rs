@@ -1,18 +1,29 @@
 //! The command line. The interface specification fixes its commands, options and exit statuses.
 
-use std::net::SocketAddr;
+mod help;
+mod usage;
+
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
-/// A self-hosted server for live conversations with video agents.
+pub(crate) use self::usage::usage_message;
+use crate::documentation::Shell;
+use crate::listen::ListenAddress;
+
+/// The version, with the commit and its date if they are known.
+const VERSION: &str = env!("VISAVIS_VERSION");
+/// The same with the machine that the program is built for.
+const LONG_VERSION: &str = concat!(env!("VISAVIS_VERSION"), "\ntarget: ", env!("VISAVIS_TARGET"));
+
+/// A self-hosted server for live conversations with video agents
 #[derive(Parser)]
 #[command(
     name = "visavis",
-    version,
-    disable_help_subcommand = true,
-    arg_required_else_help = false
+    version = VERSION,
+    long_version = LONG_VERSION,
+    arg_required_else_help = true,
+    after_help = help::PROGRAM
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -22,16 +33,20 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run the server: web pages, REST API and calls
+    #[command(after_help = help::SERVE)]
     Serve(ServeArgs),
     /// Serve LiveKit rooms of a fleet without pages and API: only /healthz, /readyz and /metrics
+    #[command(after_help = help::WORKER)]
     Worker(ServeArgs),
     /// Create, list and revoke API keys; works while the server is running
-    #[command(arg_required_else_help = false)]
+    #[command(arg_required_else_help = false, after_help = help::KEYS)]
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
     },
-    /// Check every provider, model and device, and report what is ready and what to install
+    /// Check every provider, model and device, and report what is ready and what to install, and
+    /// which settings are in force
+    #[command(after_help = help::CHECK)]
     Check {
         /// Print the report as JSON
         #[arg(long)]
@@ -43,6 +58,21 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: ConfigPaths,
     },
+    /// Ask a running server whether it accepts calls
+    #[command(after_help = help::HEALTH)]
+    Health {
+        /// Address of the server [default: server.listen, on this machine]
+        url: Option<String>,
+        /// Ask only whether the server runs (/healthz, not /readyz)
+        #[arg(long)]
+        live: bool,
+        #[command(flatten)]
+        place: ConfigPaths,
+    },
+    /// Write a copy of the data folder to a new folder; works while the server is running
+    Backup(BackupArgs),
+    /// Put a copy that `backup` has written into an empty data folder
+    Restore(RestoreArgs),
     /// Extract the text of a document of type KIND from standard input, with resource limits (child
     /// process of the server)
     #[command(hide = true)]
@@ -56,6 +86,7 @@ pub(crate) enum Command {
     DecodeAudio,
     /// Render an avatar in every pose and encode the frames as a pose set; without a name, all
     /// built-in avatars
+    #[command(after_help = help::BAKE)]
     Bake {
         /// Name of a built-in avatar, or a character file like those in assets/people; `-` for a
         /// photo that is read from standard input
@@ -88,6 +119,7 @@ pub(crate) enum Command {
         background: bool,
     },
     /// Write a video in which an avatar speaks a text or an audio file; needs no server
+    #[command(after_help = help::VIDEO)]
     Video(crate::video::VideoArgs),
     /// Write the video of the task read from standard input, at the lowest priority (child process of
     /// the server)
@@ -129,13 +161,14 @@ pub(crate) enum Command {
     },
     /// Generate load: run many concurrent calls against a server or an in-process engine, and
     /// report latency and cost (runs visavis-load)
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_help = help::LOAD)]
     Load {
         /// Arguments passed to visavis-load
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
         arguments: Vec<std::ffi::OsString>,
     },
     /// Run a turn-taking scenario in simulated time and print the events as JSON lines
+    #[command(after_help = help::SIMULATE)]
     Simulate {
         /// Scenario file (JSON)
         file: PathBuf,
@@ -145,6 +178,7 @@ pub(crate) enum Command {
     },
     /// Replay a call from its trace, print the events as simulate does, and compare every output
     /// with that of the live call
+    #[command(after_help = help::REPLAY)]
     Replay {
         /// Trace file, as written by `record_trace` to the traces folder of the data folder
         trace: PathBuf,
@@ -152,26 +186,61 @@ pub(crate) enum Command {
         #[arg(long)]
         explain: bool,
     },
+    /// Print the completions of the command line for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+    /// Print the manual page, in the format of man
+    #[command(after_help = help::MAN)]
+    Man {
+        /// Write the pages of all commands into this folder
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
 }
 
 /// Where configuration and data are.
 #[derive(Args, Clone)]
 pub(crate) struct ConfigPaths {
-    /// Configuration file (see config/example.toml)
+    /// Configuration file (see config/example.toml) [env: VISAVIS_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Data folder: the database and the key files
+    /// Data folder: the database and the key files [env: VISAVIS_SERVER_DATA]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+}
+
+/// Arguments of `visavis backup`.
+#[derive(Args)]
+pub(crate) struct BackupArgs {
+    /// Folder to create, outside of the data folder
+    pub(crate) folder: PathBuf,
+    /// Leave out recordings and videos
+    #[arg(long)]
+    pub(crate) without_recordings: bool,
+    #[command(flatten)]
+    pub(crate) place: ConfigPaths,
+}
+
+/// Arguments of `visavis restore`.
+#[derive(Args)]
+pub(crate) struct RestoreArgs {
+    /// Folder that `visavis backup` has written
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: ConfigPaths,
 }
 
 #[derive(Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) paths: ConfigPaths,
-    /// Address of the web pages and the API; port 0 selects a free port
+    /// Address of the web pages and the API, or a port on 127.0.0.1; `:PORT` listens on all
+    /// addresses, and port 0 selects a free port
     #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) listen: Option<ListenAddress>,
     /// Allow webhooks, tools and models at private addresses
     #[arg(
         long,
@@ -220,64 +289,4 @@ pub(crate) enum KeysCommand {
         #[command(flatten)]
         place: ConfigPaths,
     },
-}
-
-/// What is wrong with a command line, in one sentence that names what is missing.
-pub(crate) fn usage_message(error: &clap::Error) -> String {
-    let names = |kind| match error.get(kind) {
-        // Hidden commands are not named here either.
-        Some(ContextValue::Strings(all)) => {
-            let hidden = |name: &String| {
-                Cli::command().find_subcommand(name).is_some_and(clap::Command::is_hide_set)
-            };
-            all.iter()
-                .filter(|name| !hidden(name))
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(", ")
-        }
-        Some(ContextValue::String(one)) => one.clone(),
-        _ => String::new(),
-    };
-    match error.kind() {
-        ErrorKind::MissingRequiredArgument => format!("missing {}", names(ContextKind::InvalidArg)),
-        ErrorKind::MissingSubcommand => format!(
-            "{} needs a command: {}",
-            names(ContextKind::InvalidSubcommand),
-            names(ContextKind::ValidSubcommand)
-        ),
-        _ => {
-            let text = error.to_string();
-            let first =
-                text.lines().find(|line| !line.trim().is_empty()).unwrap_or("invalid command line");
-            first.trim_start_matches("error: ").to_owned()
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_invalid_command_line_is_reported_in_one_sentence() {
-        for (line, expected) in [
-            ("visavis", "visavis needs a command: serve, "),
-            ("visavis keys", "visavis keys needs a command: create, list, revoke"),
-            ("visavis keys create", "missing --workspace <NAME>"),
-            (
-                "visavis keys create --workspace a --scope root",
-                "invalid value 'root' for '--scope <SCOPE>'",
-            ),
-            ("visavis keys revoke", "missing <ID>"),
-            ("visavis simulate", "missing <FILE>"),
-            ("visavis serv", "unrecognized subcommand 'serv'"),
-            ("visavis serve --lisen 1", "unexpected argument '--lisen' found"),
-            ("visavis serve --listen here", "invalid value 'here' for '--listen <ADDR:PORT>'"),
-        ] {
-            let error = Cli::try_parse_from(line.split(' ')).err().unwrap();
-            let message = usage_message(&error);
-            assert!(message.starts_with(expected) && !message.contains('\n'), "{line}: {message}");
-        }
-    }
 }

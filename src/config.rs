@@ -2,22 +2,33 @@
 //!
 //! Every key of `config/example.toml` is also `VISAVIS_<SECTION>_<KEY>`. An unknown key is rejected
 //! with the most similar name, because a misspelled limit is worse than a server that does not
-//! start. This file defines the keys, their meaning and their ranges; `source.rs` reads them.
+//! start. An unknown variable is only a warning, because platforms add variables to the environment
+//! ([`environment`]). This file defines the keys, their meaning and their ranges; `source.rs` reads
+//! them.
 
+mod branding;
+mod environment;
 mod keys;
 mod livekit;
 mod meetings;
+mod model_files;
 pub(crate) mod providers;
 mod recording;
 mod secret_file;
+mod settings;
 mod source;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use control_api::SecretKey;
 use serde::Deserialize;
+
+use self::environment::CONFIG_VARIABLE;
+pub(crate) use self::model_files::Models;
+pub(crate) use self::settings::Setting;
+use crate::listen::ListenAddress;
 
 /// The whole configuration, every value present and in range.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -35,19 +46,28 @@ pub(crate) struct Config {
     pub(crate) storage: recording::Storage,
     pub(crate) meetings: meetings::Meetings,
     pub(crate) livekit: livekit::LiveKit,
+    pub(crate) branding: branding::Branding,
     pub(crate) providers: providers::Providers,
     pub(crate) limits: Limits,
     pub(crate) otlp: Otlp,
+    /// The settings of file, environment and flags that differ from their defaults.
+    #[serde(skip)]
+    pub(crate) changed: Vec<Setting>,
+    /// Sentences about variables that nothing reads.
+    #[serde(skip)]
+    pub(crate) warnings: Vec<String>,
 }
 
 /// `[server]`
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Server {
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: ListenAddress,
     pub(crate) data: PathBuf,
     pub(crate) public_url: Option<String>,
     pub(crate) database_url: Option<String>,
+    /// Seconds for which the start waits for the database at `database_url`.
+    pub(crate) database_wait: f64,
     pub(crate) region: String,
     pub(crate) secrets_key: Option<SecretKey>,
     pub(crate) tokens_key: Option<SecretKey>,
@@ -58,15 +78,21 @@ pub(crate) struct Server {
     pub(crate) allow_private_targets: Option<bool>,
     pub(crate) allow_scripted: bool,
     pub(crate) log_format: crate::log::Format,
+    /// `VISAVIS_API_KEY`, which is no key of the file.
+    #[serde(skip)]
+    pub(crate) api_key: Option<String>,
+    /// Whether the first start prints its API key, unless standard output is the journal.
+    pub(crate) print_key: bool,
 }
 
 impl Default for Server {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            listen: ListenAddress::default(),
             data: PathBuf::from("data"),
             public_url: None,
             database_url: None,
+            database_wait: 60.0,
             region: String::new(),
             secrets_key: None,
             tokens_key: None,
@@ -77,6 +103,8 @@ impl Default for Server {
             allow_private_targets: None,
             allow_scripted: false,
             log_format: crate::log::Format::Text,
+            api_key: None,
+            print_key: true,
         }
     }
 }
@@ -199,19 +227,6 @@ pub(crate) struct Stt {
     pub(crate) pool: usize,
 }
 
-/// `[models]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(default)]
-pub(crate) struct Models {
-    pub(crate) dir: PathBuf,
-}
-
-impl Default for Models {
-    fn default() -> Self {
-        Self { dir: PathBuf::from(".cache/models") }
-    }
-}
-
 /// `[avatars]`
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
@@ -308,7 +323,8 @@ pub(crate) struct Otlp {
 type InvalidValue = (&'static str, String);
 
 impl Config {
-    /// Reads the file, if any, and then the environment. The caller applies the flags.
+    /// Reads the file, if any, else the one that `VISAVIS_CONFIG` names, and then the environment.
+    /// The caller applies the flags.
     ///
     /// # Errors
     /// One sentence: the location (file and line, or variable), the key, the problem with its
@@ -318,7 +334,17 @@ impl Config {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, String> {
         let environment: HashMap<String, String> = environment.collect();
-        let source = source::ConfigSource::read(file, environment.clone().into_iter())?;
+        // An empty variable counts as unset.
+        let variable =
+            |name: &str| environment.get(name).filter(|text| !text.trim().is_empty()).cloned();
+        let named =
+            if file.is_none() { variable(CONFIG_VARIABLE).map(PathBuf::from) } else { None };
+        if let Some(path) = &named {
+            std::fs::metadata(path)
+                .map_err(|error| format!("{CONFIG_VARIABLE}: {}: {error}", path.display()))?;
+        }
+        let source =
+            source::ConfigSource::read(file.or(named.as_deref()), environment.clone().into_iter())?;
         let mut config = source.deserialize()?;
         config
             .providers
@@ -327,7 +353,13 @@ impl Config {
             .and_then(|()| config.providers.check_settings(|name| environment.get(name).cloned()))
             .map_err(|(key, reason)| source.with_location(&key, &reason))?;
         config.livekit.add_standard_variables(|name| environment.get(name).cloned());
-        config.validate().map_err(|(key, reason)| source.with_location(key, &reason))?;
+        config
+            .validate()
+            .and_then(|()| config.branding.read())
+            .map_err(|(key, reason)| source.with_location(key, &reason))?;
+        config.server.api_key = environment::api_key(variable)?;
+        config.changed = settings::changed_settings(&source, variable);
+        config.warnings = source.warnings;
         Ok(config)
     }
 
@@ -342,6 +374,7 @@ impl Config {
             ("timeouts.request", self.timeouts.request),
             ("timeouts.lease", self.timeouts.lease),
             ("webhooks.hold", self.webhooks.hold),
+            ("server.database_wait", self.server.database_wait),
         ];
         for (name, value) in seconds
             .into_iter()

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use engine::hear::vad::{BatchedVad, Vad};
 use engine::{Models, WithWarning};
 use engine_api::metrics::{MetricFamily, MetricPoint};
-use engine_api::{LlmChoice, SttChoice, TtsChoice};
+use engine_api::{LlmChoice, MissingModel, SttChoice, TtsChoice};
 use models::registry::{self, Accounts, Registry};
 use models::sentence_encoder::SentenceEncoder;
 use models::turn::{self, SmartTurn, TurnModel};
@@ -33,12 +33,18 @@ const MAX_QUEUED_TEXTS: usize = 50;
 struct LocalModels {
     registry: Arc<Registry>,
     dir: PathBuf,
+    /// Why `dir` does not exist, with the folders that were tried.
+    no_folder: Option<String>,
     vad_network: OnceLock<Arc<vad::Network>>,
     /// Also in the registry. Here it has its concrete type, because its load is queried.
     stt: LocalStt,
     hibari: OnceLock<Arc<tts::Hibari>>,
     flite: OnceLock<Arc<tts::Flite>>,
     turn_model: OnceLock<Arc<SmartTurn>>,
+    /// Workspaces with accounts of their own, and the empty id for all others.
+    workspaces: Vec<String>,
+    /// Name, purpose and reason of each model that is not installed.
+    missing: OnceLock<Vec<(&'static str, &'static str, String)>>,
 }
 
 /// The operator's settings for the registry.
@@ -64,16 +70,29 @@ pub(crate) fn create_registry(
     Arc::new(Registry::new(registry_config(config, accounts), client, runtime.clone()))
 }
 
-/// The models of all calls, not loaded yet.
-pub(crate) fn create_models(config: &Config, registry: Arc<Registry>) -> Arc<dyn Models> {
+/// The empty id, for all workspaces, and the id of each one that an account is limited to.
+pub(crate) fn account_workspaces(accounts: &Accounts) -> Vec<String> {
+    let named = accounts.iter().flat_map(|(_, account)| account.workspaces.iter().flatten());
+    std::iter::once(String::new()).chain(named.cloned()).collect()
+}
+
+/// The models of all calls, not loaded yet. `workspaces`: those of [`account_workspaces`].
+pub(crate) fn create_models(
+    config: &Config,
+    registry: Arc<Registry>,
+    workspaces: Vec<String>,
+) -> Arc<dyn Models> {
     Arc::new(LocalModels {
         registry,
-        dir: config.models.dir.clone(),
+        dir: config.models.folder(),
+        no_folder: config.models.missing_reason(),
         vad_network: OnceLock::new(),
-        stt: LocalStt::new(config.models.dir.clone(), &config.stt),
+        stt: LocalStt::new(config.models.folder(), &config.stt),
         hibari: OnceLock::new(),
         flite: OnceLock::new(),
         turn_model: OnceLock::new(),
+        workspaces,
+        missing: OnceLock::new(),
     })
 }
 
@@ -82,6 +101,24 @@ impl LocalModels {
     fn tts_queues(&self) -> impl Iterator<Item = (usize, usize)> {
         let hibari = self.hibari.get().map(|hibari| hibari.queue_usage());
         hibari.into_iter().chain(self.flite.get().map(|flite| flite.queue_usage()))
+    }
+
+    /// Why no agent with the server's default providers can hear.
+    fn stt_error(&self) -> Option<Error> {
+        let error = |workspace: &String| {
+            let choice = SttChoice { workspace: workspace.clone(), ..SttChoice::default() };
+            self.stt(&choice).0.map_or_else(Some, |stt| stt.capacity_error())
+        };
+        self.workspaces.iter().map(error).reduce(|first, next| first.and(next)).flatten()
+    }
+
+    /// Why no agent with the server's default providers can speak.
+    fn tts_error(&self) -> Option<Error> {
+        let error = |workspace: &String| {
+            let choice = TtsChoice { workspace: workspace.clone(), ..TtsChoice::default() };
+            self.tts(&choice).0.map_or_else(Some, |tts| tts.capacity_error())
+        };
+        self.workspaces.iter().map(error).reduce(|first, next| first.and(next)).flatten()
     }
 
     fn provider_states(&self) -> MetricFamily {
@@ -99,14 +136,28 @@ impl LocalModels {
 
 impl Models for LocalModels {
     fn load(&self) -> Result<(), String> {
+        let mut missing = Vec::new();
         // The STT loads in parallel to the rest, on its own threads.
         self.stt.start(&self.registry);
-        let file = paths::vad(&self.dir);
-        let network =
-            vad::Network::load(&file).map_err(|e| format!("cannot load the VAD model ({e})"))?;
-        let _ = self.vad_network.set(Arc::new(network));
+        let network = vad::Network::load(&paths::vad(&self.dir)).map_err(|error| {
+            let reason = self.no_folder.clone().unwrap_or_else(|| error.to_string());
+            format!("cannot load the VAD model ({reason})")
+        });
+        let vad = match network {
+            Ok(network) => {
+                let _ = self.vad_network.set(Arc::new(network));
+                Ok(())
+            }
+            Err(reason) => {
+                missing.push(("Silero VAD", "vad", reason.clone()));
+                Err(reason)
+            }
+        };
         let threads = (engine::thread::cores() / CORES_PER_TURN_THREAD).max(1);
         let turn = SmartTurn::open(turn::Config { dir: self.dir.clone(), threads }).map(Arc::new);
+        if let Err(reason) = &turn {
+            missing.push(("smart-turn", "turn", reason.clone()));
+        }
         self.registry.set_turn(turn.clone().map(|turn| turn as _));
         // `load` runs once, so each cell is empty here.
         let _ = turn.map(|turn| self.turn_model.set(turn));
@@ -115,7 +166,10 @@ impl Models for LocalModels {
                 self.registry.set_flite(Arc::clone(&flite) as _);
                 let _ = self.flite.set(flite);
             }
-            Err(error) => tracing::warn!(%error, "the TTS flite is unavailable"),
+            Err(error) => {
+                tracing::warn!(%error, "the TTS flite is unavailable");
+                missing.push(("flite", "tts", error.to_string()));
+            }
         }
         match SentenceEncoder::load(&self.dir) {
             Ok(encoder) => self.registry.set_encoder(Arc::new(encoder)),
@@ -124,6 +178,7 @@ impl Models for LocalModels {
                     %error,
                     "the sentence encoder is unavailable; the built-in answerer finds less"
                 );
+                missing.push(("MiniLM", "llm", error.to_string()));
             }
         }
         match tts::Hibari::load(&self.dir, TTS_THREADS).map(Arc::new) {
@@ -133,10 +188,28 @@ impl Models for LocalModels {
             }
             Err(error) => {
                 tracing::warn!(%error, "the TTS Hibari is unavailable; flite speaks instead");
+                missing.push(("Hibari", "tts", error.to_string()));
             }
         }
         self.stt.wait_loaded();
-        Ok(())
+        missing.extend(self.stt.missing().into_iter().map(|(name, reason)| (name, "stt", reason)));
+        let _ = self.missing.set(missing);
+        vad
+    }
+
+    fn missing(&self) -> Vec<MissingModel> {
+        let (hears, speaks) = (self.stt_error().is_none(), self.tts_error().is_none());
+        let all = self.missing.get().into_iter().flatten();
+        all.map(|&(name, kind, ref reason)| {
+            let needed = match kind {
+                "vad" => true,
+                "stt" => !hears,
+                "tts" => !speaks,
+                _ => false,
+            };
+            MissingModel { name, kind, needed, reason: reason.clone() }
+        })
+        .collect()
     }
 
     fn vad(&self) -> Result<Box<dyn Vad>, String> {
@@ -175,9 +248,7 @@ impl Models for LocalModels {
     }
 
     fn unavailable(&self) -> Option<String> {
-        let stt = self.stt.capacity_error();
-        let tts = || self.tts(&TtsChoice::default()).0.ok().and_then(|tts| tts.capacity_error());
-        stt.or_else(tts).map(|error| error.to_string())
+        self.stt_error().or_else(|| self.tts_error()).map(|error| error.to_string())
     }
 
     fn degraded_reason(&self) -> Option<String> {
@@ -231,11 +302,14 @@ mod tests {
         LocalModels {
             registry: Arc::new(Registry::new(config, client, runtime.clone())),
             dir: dir.clone(),
+            no_folder: None,
             vad_network: OnceLock::new(),
             stt: LocalStt::new(dir, &settings),
             hibari: OnceLock::new(),
             flite: OnceLock::new(),
             turn_model: OnceLock::new(),
+            workspaces: vec![String::new()],
+            missing: OnceLock::new(),
         }
     }
 
@@ -258,10 +332,54 @@ mod tests {
     }
 
     #[test]
+    fn missing_models_are_needed_unless_another_model_serves() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let models = models_without_files(runtime.handle());
+        let error = models.load().unwrap_err();
+        assert!(error.starts_with("cannot load the VAD model "), "{error}");
+        let needed = |models: &LocalModels, name: &str| {
+            let missing = models.missing();
+            let found = missing.iter().find(|model| model.name == name);
+            found.map(|model| model.needed)
+        };
+        for (name, expected) in [
+            ("Silero VAD", true),
+            ("Moonshine", true),
+            ("PocketSphinx", true),
+            ("MiniLM", false),
+            ("smart-turn", false),
+        ] {
+            assert_eq!(needed(&models, name), Some(expected), "{name}");
+        }
+        // A package of the system brings flite.
+        let of_setup = |model: &&MissingModel| model.name != "flite";
+        for model in models.missing().iter().filter(of_setup) {
+            assert!(model.reason.contains("make setup"), "{model:?}");
+        }
+
+        // A hosted STT serves agents that name none.
+        let key = |name: &str| (name == "DEEPGRAM_API_KEY").then(|| "k".to_owned());
+        let accounts = Accounts::new(std::collections::BTreeMap::new(), key).unwrap();
+        let defaults = registry::DefaultProviders {
+            stt: vec!["deepgram".to_owned()],
+            tts: vec!["deepgram".to_owned()],
+            ..registry::DefaultProviders::default()
+        };
+        let config = registry::Config { accounts, defaults, ..registry::Config::default() };
+        let client = egress::Client::new(egress::Policy::default()).unwrap();
+        let registry = Arc::new(Registry::new(config, client, runtime.handle().clone()));
+        let hosted = LocalModels { registry, ..models_without_files(runtime.handle()) };
+        hosted.load().unwrap_err();
+        assert_eq!(hosted.unavailable(), None);
+        assert_eq!(needed(&hosted, "Moonshine"), Some(false));
+        assert_eq!(needed(&hosted, "Silero VAD"), Some(true));
+    }
+
+    #[test]
     fn failed_decoders_are_reported_with_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let models = models_without_files(runtime.handle());
-        assert_eq!((models.unavailable(), models.degraded_reason()), (None, None));
+        assert_eq!(models.degraded_reason(), None);
         models.stt.start(&models.registry);
         models.stt.wait_loaded();
         let reason = models.unavailable().unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use engine_api::metrics::MetricFamily;
 use models::registry::Registry;
 use models::stt::moonshine::{self, DecodeStats};
+use models::stt::pocketsphinx;
 use models::stt::{
     Event, Moonshine, MoonshineConfig, PocketSphinxConfig, PocketSphinxPool, Stt, SttStream,
 };
@@ -90,12 +91,12 @@ impl LocalStt {
         self.pocketsphinx.pool.get()
     }
 
-    /// Why no call with the built-in STT can start now.
-    pub(crate) fn capacity_error(&self) -> Option<Error> {
-        match self.moonshine.get() {
-            Some(stt) => stt.capacity_error(),
-            None => self.pool().and_then(Stt::capacity_error),
-        }
+    /// Name of each STT that is not installed, and why.
+    pub(crate) fn missing(&self) -> Vec<(&'static str, String)> {
+        let moonshine = moonshine::check_installed(&self.dir).err();
+        let pocketsphinx = pocketsphinx::check_installed(&self.dir).err();
+        let all = [("Moonshine", moonshine), ("PocketSphinx", pocketsphinx)];
+        all.into_iter().filter_map(|(name, reason)| Some((name, reason?))).collect()
     }
 
     /// Whether a further call would make the others late.
@@ -195,8 +196,8 @@ impl Stt for PocketSphinx {
     }
 
     fn capacity_error(&self) -> Option<Error> {
-        let pool = self.pool();
-        // A call may take a decoder that is still loading.
+        // A question must not load the decoders. A call may take one that is still loading.
+        let pool = self.pool.get()?;
         if pool.is_loading() { None } else { pool.capacity_error() }
     }
 }
@@ -213,18 +214,19 @@ mod tests {
         let registry =
             Registry::new(models::registry::Config::default(), client, runtime.handle().clone());
         let stt = LocalStt::new(dir.clone(), &config::Stt::default());
-        assert!(stt.pool().is_none() && stt.capacity_error().is_none());
+        assert!(stt.pool().is_none());
         assert_eq!(stt.queue_usage(), None);
         // Without Moonshine, it is the built-in STT.
         stt.start(&registry);
         stt.wait_loaded();
-        let reason = stt.capacity_error().unwrap().to_string();
+        let reason = stt.pocketsphinx.capacity_error().unwrap().to_string();
         assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
         assert!(reason.contains("make setup"), "{reason}");
 
         let lazy = LocalStt::new(dir, &config::Stt::default()).pocketsphinx;
+        assert!(lazy.capacity_error().is_none());
         assert!(lazy.pool.get().is_none());
-        let _ = lazy.capacity_error();
+        let _ = lazy.open(Sink::new(|_| ()));
         assert!(lazy.pool.get().is_some());
     }
 }

@@ -2,14 +2,18 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // its output is its contract
 
 mod audio_file;
+mod backup;
 mod bake;
 mod check;
 mod child_process;
 mod cli;
 mod config;
 mod deliver;
+mod documentation;
 mod draw;
+mod health;
 mod keys;
+mod listen;
 mod load;
 mod local_models;
 mod local_stt;
@@ -19,15 +23,16 @@ mod photo;
 mod progress;
 mod replay;
 mod serve;
+mod systemd;
 mod video;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use crate::cli::{Cli, Command, ConfigPaths};
-use crate::config::Config;
+use crate::config::{Config, Setting};
 
 /// Why a command failed.
 enum CommandError {
@@ -52,6 +57,10 @@ fn main() -> ExitCode {
             print!("{error}");
             return ExitCode::SUCCESS;
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            eprint!("{error}");
+            return ExitCode::from(2);
+        }
         Err(error) => {
             eprintln!("{} (see visavis --help)", cli::usage_message(&error));
             return ExitCode::from(2);
@@ -62,6 +71,9 @@ fn main() -> ExitCode {
         Command::Worker(options) => serve::run(&options, serve::Role::Worker),
         Command::Keys { command } => keys::run(&command),
         Command::Check { json, live, place } => check::run(&place, json, live),
+        Command::Health { url, live, place } => health::run(url.as_deref(), live, &place),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Extract { kind } => documents::extract_as_child(&kind)
             .map(|()| ExitCode::SUCCESS)
             .map_err(CommandError::from),
@@ -94,6 +106,8 @@ fn main() -> ExitCode {
         Command::Simulate { file, explain } => simulate(&file, explain),
         Command::Load { arguments } => load::run(&arguments),
         Command::Replay { trace, explain } => replay::run(&trace, explain),
+        Command::Completions { shell } => documentation::print_completions(&Cli::command(), shell),
+        Command::Man { out } => documentation::print_manual(&Cli::command(), out.as_deref()),
     };
     match result {
         Ok(code) => code,
@@ -117,8 +131,20 @@ fn error_chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Loads the configuration. Precedence: flag, environment, file, default.
+/// Loads the configuration, and prints its warnings on stderr.
 fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
+    let config = read_config(place)?;
+    config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    Ok(config)
+}
+
+/// The configuration of the environment, for commands without flags for it.
+fn load_environment_config() -> Result<Config, CommandError> {
+    load_config(&ConfigPaths { config: None, data: None })
+}
+
+/// Loads the configuration. Precedence: flag, environment, file, default.
+fn read_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     // A variable with a name that is not Unicode is not a key. A value that is not Unicode is
     // rejected when its key is validated.
     let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -128,6 +154,9 @@ fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
         Config::load(place.config.as_deref(), environment).map_err(CommandError::Usage)?;
     if let Some(data) = &place.data {
         config.server.data.clone_from(data);
+        config.changed.retain(|setting| setting.key != "server.data");
+        let data = data.to_string_lossy();
+        config.changed.push(Setting::of_flag("server.data", &data, "--data"));
     }
     Ok(config)
 }

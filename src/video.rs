@@ -31,7 +31,7 @@ use self::files::Part;
 use self::input::{check_out, check_speech, parse_script, read_speech, unreadable};
 use crate::deliver::{self, Conversion, NO_SPACE, VideoFormat};
 use crate::progress::ProgressBar;
-use crate::{CommandError, bake, child_process, error_chain};
+use crate::{CommandError, bake, child_process, config, error_chain, load_environment_config};
 
 /// Limits of the child process. The longest video takes 15 minutes of CPU time.
 const MAX_CPU_SECONDS: u64 = 3_600;
@@ -130,6 +130,7 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
     }
     // All input is checked now, because drawing takes minutes.
     let (speech, content) = read_speech(arguments)?;
+    let models = models_folder(arguments.models.clone(), &speech)?;
     check_speech(&speech)?;
     check_out("--out", out)?;
     let captions_beside = out.with_extension("vtt");
@@ -172,7 +173,7 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
         speech,
         options: Options { frame_rate: *frame_rate, seed: seed_of(seed.to_string().as_bytes()) },
         files: Files { video: rendered.clone(), poster: None, captions: captions_file.clone() },
-        models: models::paths::models_dir(arguments.models.as_deref()),
+        models,
     };
     let mut summary = write(&job, &mut |progress| {
         bar.update(drawn + f64::from(progress) * (1.0 - drawn));
@@ -199,6 +200,21 @@ fn run_for_people(arguments: &VideoArgs) -> Result<(), Failure> {
         cpu_us as f64 / 1e6
     );
     Ok(())
+}
+
+/// The folder with the models: that of the command line, else that of the server. Warns if a voice
+/// needs it and it does not exist.
+fn models_folder(named: Option<PathBuf>, speech: &Speech) -> Result<PathBuf, CommandError> {
+    let models = match named {
+        Some(dir) => config::Models { dir: Some(dir) },
+        None => load_environment_config()?.models,
+    };
+    if matches!(speech, Speech::Voice { .. })
+        && let Some(reason) = models.missing_reason()
+    {
+        eprintln!("warning: {reason}");
+    }
+    Ok(models.folder())
 }
 
 /// The pose set that a command line names. `report` gets the progress of drawing it.

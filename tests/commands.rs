@@ -499,6 +499,9 @@ fn check_live_sends_a_request_to_each_account_and_tells_its_latency_or_its_error
 #[test]
 fn a_key_made_by_the_command_line_has_the_scope_that_was_asked_for() {
     let folder = TempFolder::new("keys");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // What the start of a server creates.
+    runtime.block_on(control_api::workspaces::prepare(&folder.0, None)).unwrap();
     let run = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_visavis"));
         let output = command

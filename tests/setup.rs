@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Tools that every Debian has (packages coreutils and sed).
-const BASIC_TOOLS: [&str; 13] = [
+const BASIC_TOOLS: [&str; 15] = [
     "cat",
     "cut",
     "dirname",
@@ -19,11 +19,13 @@ const BASIC_TOOLS: [&str; 13] = [
     "mkdir",
     "mktemp",
     "mv",
+    "nproc",
     "rm",
     "sed",
     "sha256sum",
     "sort",
     "tail",
+    "uname",
 ];
 
 /// The path of an installed program.
@@ -141,31 +143,124 @@ fn missing_packages_are_listed_if_they_cannot_be_installed() {
     }
 }
 
-#[test]
-fn missing_packages_are_installed_after_an_update_of_old_lists() {
-    let machine = Machine::with_rust("apt");
-    let (log, lists) = (machine.0.join("log"), machine.0.join("lists"));
+/// An `apt-get` that knows no package before an update, as on a new machine. It installs nothing.
+fn add_apt(machine: &Machine, log: &Path) {
+    let lists = machine.0.join("lists");
     machine.add_program("id", "echo 1000");
     machine.add_program("sudo", "exec \"$@\"");
-    // As on a new machine: without lists apt-get knows no package.
     machine.add_program(
         "apt-get",
         &format!(
-            "echo \"$*\" >>'{log}'\ncase $1 in update) : >'{lists}' ;; *) [ -e '{lists}' ] ;; esac",
+            "echo \"$*\" >>'{log}'
+case \"$*\" in
+update) : >'{lists}' ;;
+*) [ -e '{lists}' ] || exit 100 ;;
+esac
+case \"$*\" in
+*--assume-no*)
+  echo '0 upgraded, 52 newly installed, 0 to remove and 0 not upgraded.'
+  echo 'Need to get 104 MB of archives.'
+  echo 'After this operation, 411 MB of additional disk space will be used.'
+  exit 1
+esac",
             log = log.display(),
             lists = lists.display()
         ),
     );
+}
+
+#[test]
+fn missing_packages_are_installed_after_an_update_of_old_lists() {
+    let machine = Machine::with_rust("apt");
+    let log = machine.0.join("log");
+    add_apt(&machine, &log);
     // The fake installs nothing, so `python3` is still missing.
     let error = machine.setup_error();
     assert!(error.starts_with("setup: python3 is missing"), "{error}");
     let log = fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines.len(), 3, "{log}");
+    assert_eq!(lines.len(), 4, "{log}");
     assert_eq!((lines[0], lines[1]), (lines[2], "update"));
-    let words: Vec<&str> = lines[0].split(' ').collect();
+    assert!(lines[0].contains(" --assume-no "), "{log}");
+    let words: Vec<&str> = lines[3].split(' ').collect();
     assert_eq!(words[..3], ["install", "-y", "--no-install-recommends"]);
     assert!(PACKAGES.iter().all(|package| words.contains(package)), "{log}");
+    // Neither the packages of tests, nor names that only one release of Debian has.
+    for package in &words[3..] {
+        assert!(!package.starts_with("postgresql") && *package != "chromium", "{log}");
+        assert!(!package.contains("-1"), "{log}");
+    }
+}
+
+#[test]
+fn what_comes_is_said_before_anything_is_installed() {
+    let machine = Machine::with_rust("plan");
+    add_apt(&machine, &machine.0.join("log"));
+    let output = Command::new(find_program("bash"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/setup.sh"))
+        .env_clear()
+        .env("PATH", machine.0.join("bin"))
+        .env("VISAVIS_MODELS_DIR", machine.models())
+        .env("CARGO_TARGET_DIR", machine.0.join("target"))
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let line_with = |text: &str| {
+        let at = stdout.lines().position(|line| line.starts_with(&format!("setup: {text}")));
+        at.unwrap_or_else(|| panic!("no line with {text}:\n{stdout}"))
+    };
+    let packages = line_with("will install with sudo: cmake make ");
+    assert!(
+        stdout.lines().nth(packages).unwrap().ends_with(
+            "(with all that they need: 52 packages, 104 MB to download, 411 MB on disk)"
+        ),
+        "{stdout}"
+    );
+    let models = line_with("will download models: all of models.toml (");
+    let compilation = line_with("make run will compile the server: about ");
+    let installation = line_with("installing cmake make ");
+    assert!([packages, models, compilation].iter().all(|line| *line < installation), "{stdout}");
+}
+
+#[test]
+fn the_packages_of_tests_are_only_listed_for_tests() {
+    let machine = Machine::with_rust("list");
+    let list = |arguments: &[&str]| -> Vec<String> {
+        let output = machine.run_setup(arguments);
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    let (run, tests) = (list(&["--list"]), list(&["tests", "--list"]));
+    for package in ["chromium", "flite", "nodejs", "npm", "pgbouncer", "python3-venv"] {
+        assert!(!run.iter().any(|name| name == package), "{run:?}");
+        assert!(tests.iter().any(|name| name == package), "{tests:?}");
+    }
+    assert!(run.iter().all(|name| tests.contains(name)), "{run:?} {tests:?}");
+}
+
+/// A program that is only to be started if its address is free.
+#[test]
+fn an_address_in_use_is_answered_with_how_to_choose_another() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let run = |flag: &str| {
+        Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/run.sh"))
+            .args(["echo", "--listen", flag])
+            .env_remove("VISAVIS_SERVER_LISTEN")
+            .output()
+            .unwrap()
+    };
+    for flag in [format!("127.0.0.1:{port}"), format!(":{port}"), port.to_string()] {
+        let output = run(&flag);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{flag}: {stderr}");
+        assert!(stderr.contains("make run ARGS=\"--listen 127.0.0.1:8081\""), "{flag}: {stderr}");
+        assert!(stderr.contains("VISAVIS_SERVER_LISTEN"), "{flag}: {stderr}");
+    }
+    drop(listener);
+    let output = run("127.0.0.1:0");
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("serve --listen 127.0.0.1:0\n"));
 }
 
 /// Installs the models with a pip that finds only the packages of the folder `packages`.

@@ -168,12 +168,6 @@ const LONG_FILE_EXCEPTIONS: &[(&str, usize, &str)] = &[
         "the public vocabulary as one enum, beside its names in webhooks",
     ),
     (
-        "engine/src/engine.rs",
-        470,
-        "start, stop, offers and commands of the engine: a split would make its directory of calls \
-         public",
-    ),
-    (
         "engine/src/transport/webrtc.rs",
         590,
         "one connection: every method turns the same state machine",

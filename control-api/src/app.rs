@@ -1,7 +1,7 @@
 //! The control plane as the binary sees it: opens the data folder, and runs every part.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,10 @@ use tokio::sync::{broadcast, mpsc};
 use crate::background::{self, BackgroundInputs};
 use crate::cluster::{erasure, lease, pooler, recovery};
 use crate::config::{Config, StockAvatar};
-use crate::join::relayed;
+use crate::data_folder::{
+    DataFolderError, database_file, load_server_id, open_private_file, prepare_data_folder,
+};
+use crate::join::{obstacle, relayed};
 use crate::livekit::rescue;
 use crate::livekit::worker::{self, WorkerHooks};
 use crate::resources::demo;
@@ -41,18 +44,6 @@ use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// Name of the workspace that the first start creates.
 pub(crate) const DEFAULT_WORKSPACE_NAME: &str = "default";
-/// Files of the data folder that only their owner may read. SQLite gives its other files the mode
-/// of the first one.
-#[cfg(unix)]
-const PRIVATE_FILES: [&str; 7] = [
-    "lock",
-    "secrets.key",
-    "server.id",
-    "tokens.key",
-    "visavis.db",
-    "visavis.db-shm",
-    "visavis.db-wal",
-];
 /// Samples of voices and tests of providers of one workspace within any minute. They cost money.
 const TRIALS_PER_MINUTE: usize = 10;
 /// Number of commits that a slow reader of events may lag behind before it reads the store again.
@@ -62,8 +53,11 @@ const COMMIT_CHANNEL_CAPACITY: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data folder cannot be used.
-    #[error("{0}: {1}")]
-    DataFolder(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    DataFolder(#[from] DataFolderError),
+    /// A command needs the data of a server, and no server was started with this folder.
+    #[error("no Visavis data in {0}: start the server once, or name its folder with --data")]
+    NoData(PathBuf),
     /// The database was created by servers with other keys.
     #[error(
         "the database belongs to servers with other keys: give this server their \
@@ -120,78 +114,6 @@ pub struct App {
     _lock: File,
 }
 
-/// Creates the data folder if it is absent, for its owner only.
-pub(crate) fn prepare_data_folder(data: &Path) -> Result<(), OpenError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let fail = |e| OpenError::DataFolder(data.to_owned(), e);
-    builder.create(data).map_err(fail)?;
-    // An existing folder keeps its mode; the files in it are private in any case.
-    #[cfg(unix)]
-    if is_open_to_others(data).map_err(fail)? {
-        tracing::warn!(
-            folder = %data.display(),
-            "other users can list the data folder; run chmod 700 on it"
-        );
-    }
-    open_private_file(&database_file(data)).map_err(fail)?;
-    #[cfg(unix)]
-    PRIVATE_FILES.iter().for_each(|name| restrict_to_owner(&data.join(name)));
-    Ok(())
-}
-
-/// Whether other users than the owner have any permission for a file or folder.
-#[cfg(unix)]
-fn is_open_to_others(path: &Path) -> io::Result<bool> {
-    let permissions = std::fs::metadata(path)?.permissions();
-    Ok(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o077 != 0)
-}
-
-/// Takes from other users the permissions for a file that an earlier server or a copy left. The
-/// file is not opened: closing it would release the locks that SQLite holds on it in this process.
-#[cfg(unix)]
-fn restrict_to_owner(file: &Path) {
-    if is_open_to_others(file).unwrap_or(false)
-        && let Err(error) =
-            std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-    {
-        tracing::warn!(
-            file = %file.display(),
-            %error,
-            "cannot restrict the file's permissions to its owner"
-        );
-    }
-}
-
-/// Opens a file for appending. If it is absent, it is created for its owner only.
-fn open_private_file(file: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)
-}
-
-/// Path of the database file.
-pub(crate) fn database_file(data: &Path) -> PathBuf {
-    data.join("visavis.db")
-}
-
-/// This server's id: created once and stored in its data folder.
-fn load_server_id(file: &Path) -> io::Result<String> {
-    match std::fs::read_to_string(file) {
-        Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => {
-            let id = store::new_id();
-            open_private_file(file)?.write_all(id.as_bytes())?;
-            Ok(id)
-        }
-    }
-}
-
 /// Opens the database of a data folder, or the one at `url`.
 pub(crate) async fn open_store(data: &Path, url: Option<&str>) -> store::Result<Store> {
     let file = database_file(data);
@@ -233,7 +155,7 @@ impl App {
     ) -> Result<Self, OpenError> {
         config.api_key = config.api_key.filter(|key| !key.is_empty());
         let data = config.data.clone();
-        let fail = |e| OpenError::DataFolder(data.clone(), e);
+        let fail = |error: io::Error| OpenError::from(DataFolderError::new(&data, "used", &error));
         prepare_data_folder(&data)?;
         let lock = open_private_file(&data.join("lock")).map_err(fail)?;
         lock.try_lock().map_err(|_| OpenError::InUse(data.clone()))?;
@@ -427,6 +349,19 @@ impl App {
         Box::pin(async { Ok(demo::find(&self.state).await?) })
     }
 
+    /// Why the demo agent `id` cannot be called before something is installed, in one sentence;
+    /// `None` if it can. Call it after [`App::router`], and once the engine has loaded its models.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn demo_obstacle<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, OpenError>> {
+        let workspace = &self.state.default_workspace;
+        Box::pin(async move { Ok(obstacle::of_agent(&self.state, workspace, id).await?) })
+    }
+
     /// Every route, over the engine `host`. Serve it with [`serve`](crate::serve), which gives
     /// handlers their peer's address.
     ///
@@ -510,57 +445,5 @@ impl App {
             executed
         });
         background::run(&self.state, inputs, execute, shutdown).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    /// A path in the temporary folder, for this test only.
-    fn test_folder(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("visavis-app-{name}-{}", std::process::id()))
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
-    }
-
-    #[test]
-    fn created_files_are_readable_by_the_owner_only() {
-        let data = test_folder("new");
-        prepare_data_folder(&data).unwrap();
-        open_private_file(&data.join("lock")).unwrap();
-        let id = load_server_id(&data.join("server.id")).unwrap();
-        assert_eq!(mode(&data), 0o700);
-        assert!(!is_open_to_others(&data).unwrap(), "nothing to warn of");
-        for name in ["lock", "server.id", "visavis.db"] {
-            assert_eq!(mode(&data.join(name)), 0o600, "{name}");
-        }
-        assert_eq!(load_server_id(&data.join("server.id")).unwrap(), id);
-        fs::remove_dir_all(data).unwrap();
-    }
-
-    #[test]
-    fn files_with_open_permissions_are_restricted_and_the_folder_is_reported() {
-        let data = test_folder("earlier");
-        fs::create_dir_all(&data).unwrap();
-        fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
-        for name in PRIVATE_FILES {
-            fs::write(data.join(name), "as it was").unwrap();
-            fs::set_permissions(data.join(name), Permissions::from_mode(0o644)).unwrap();
-        }
-        prepare_data_folder(&data).unwrap();
-        assert!(is_open_to_others(&data).unwrap(), "the operator is warned");
-        assert_eq!(mode(&data), 0o755, "and decides");
-        for name in PRIVATE_FILES {
-            assert_eq!(mode(&data.join(name)), 0o600, "{name}");
-            assert_eq!(fs::read_to_string(data.join(name)).unwrap(), "as it was", "{name}");
-        }
-        assert_eq!(load_server_id(&data.join("server.id")).unwrap(), "as it was");
-        fs::remove_dir_all(data).unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Configuration of the control plane, with the defaults of `config/example.toml`.
 
+mod branding;
 mod livekit;
 
 use std::ffi::OsString;
@@ -10,12 +11,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use models::llm::local_servers::{LocalPort, STANDARD_PORTS};
 use models::registry::Registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::branding::{BrandColor, Branding, Logo};
+pub(crate) use self::branding::{DARK_TEXT, MIN_CONTRAST, Rgb};
 pub use self::livekit::LiveKitConfig;
 use crate::meeting_services::{MediaMode, SERVICES};
 use crate::secret_key::SecretKey;
@@ -76,6 +79,8 @@ pub struct Config {
     pub meetings: MeetingsConfig,
     /// `[livekit]`; `None` = no agent joins LiveKit rooms.
     pub livekit: Option<LiveKitConfig>,
+    /// `[branding]`
+    pub branding: Branding,
     /// Program and arguments that read a document from standard input and run
     /// [`extract_as_child`](crate::extract_as_child). The document's type is appended. `None` =
     /// this program with the argument `extract`.
@@ -128,6 +133,7 @@ impl Default for Config {
             videos: Videos::default(),
             meetings: MeetingsConfig::default(),
             livekit: None,
+            branding: Branding::default(),
             extract_command: None,
             photo_command: None,
             require_consent: false,
@@ -467,15 +473,43 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, String> {
         let text = text.trim();
         let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        net.map(Self).map_err(|_| {
+        net.map(|net| Self(to_canonical(net))).map_err(|_| {
             format!("\"{text}\" is neither an address nor a range such as \"10.0.0.0/8\"")
         })
     }
 }
 
+/// A range of IPv4 addresses that is written in IPv6 (`::ffff:10.0.0.0/104`), as one of IPv4: the
+/// addresses of peers are compared in that form.
+fn to_canonical(net: IpNet) -> IpNet {
+    let IpNet::V6(v6) = net else { return net };
+    let mapped = v6.network().to_ipv4_mapped();
+    let length = v6.prefix_len().checked_sub(96);
+    let v4 = mapped.zip(length).and_then(|(ip, length)| Ipv4Net::new(ip, length).ok());
+    v4.map_or(net, IpNet::V4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ipv4_network_may_be_written_in_ipv6() {
+        for (network, address, expected) in [
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.0.0.0/104", "11.1.2.3", false),
+            ("::ffff:10.1.2.3", "10.1.2.3", true),
+            ("fd00::/8", "fd00::1", true),
+            ("::/0", "10.1.2.3", false),
+        ] {
+            let network: Network = network.parse().unwrap();
+            assert_eq!(
+                network.contains(address.parse().unwrap()),
+                expected,
+                "{network:?} {address}"
+            );
+        }
+    }
 
     #[test]
     fn an_invalid_network_is_rejected() {

@@ -146,6 +146,8 @@ pub(crate) enum ApiError {
     StoreOutage(String),
     /// 500 with the resource's own text; the cause is only logged.
     Internal(&'static str, String),
+    /// 500 with the resource's own text, as the interface defines it for a mistake of the client.
+    MistakenId(&'static str),
 }
 
 /// State of a rate limit that was reached.
@@ -188,6 +190,7 @@ impl ApiError {
             }
             Self::NoCapacity(reason) => format!("No capacity: {reason}"),
             Self::WorkspaceLimit { reason, .. } => format!("Workspace limit reached: {reason}"),
+            Self::MistakenId(text) => (*text).to_owned(),
             Self::BadRequest(text)
             | Self::Conflict(text)
             | Self::NotAcceptable(text)
@@ -345,6 +348,7 @@ impl IntoResponse for ApiError {
                 tracing::error!(%cause, "{text}");
                 (StatusCode::INTERNAL_SERVER_ERROR, error(text))
             }
+            Self::MistakenId(text) => (StatusCode::INTERNAL_SERVER_ERROR, error(text)),
         };
         let outage = if let Self::StoreOutage(cause) = &self {
             Some(StoreOutage(cause.clone()))

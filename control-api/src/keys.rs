@@ -1,13 +1,16 @@
 //! The `visavis keys` command. It also works beside a running server: it writes to the same
-//! database, and the server reads the key for every request.
+//! database, and the server reads the key for every request. It creates no database: a key in a new
+//! one would open nothing.
 
 use std::path::Path;
 
-use crate::app::{OpenError, open_store, prepare_data_folder};
+use crate::app::{OpenError, open_store};
+use crate::check_store::{missing_data, no_data};
 use crate::clock;
+use crate::data_folder::database_file;
 use crate::scope::Scope;
 use crate::state::api_key;
-use crate::store::{self, Lock, Store};
+use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// A key, without its secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,15 +33,30 @@ pub struct KeyInfo {
     pub last_used_at: Option<String>,
 }
 
+/// Opens the database that a server uses. Creates nothing.
 async fn open(data: &Path, database_url: Option<&str>) -> Result<Store, OpenError> {
-    prepare_data_folder(data)?;
-    Ok(open_store(data, database_url).await?)
+    if let Some(error) = missing_data(data, database_url) {
+        return Err(error);
+    }
+    let file = database_file(data);
+    let location = database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url);
+    let unusable = |error| OpenError::database(&database_url.map(str::to_owned), error);
+    if Store::has_tables(location).await.map_err(unusable)? {
+        return open_store(data, database_url).await.map_err(unusable);
+    }
+    Err(match database_url {
+        Some(url) => {
+            let reason = "it has no tables of Visavis; start the server once, or name its database";
+            OpenError::Database(store::database_address(url), reason.to_owned())
+        }
+        None => no_data(data),
+    })
 }
 
 /// Like [`create_scoped`], with scope [`Scope::Administer`].
 ///
 /// # Errors
-/// The data folder or its database cannot be used.
+/// No server has used the data folder or the database yet, or it cannot be used.
 pub async fn create(
     data: &Path,
     database_url: Option<&str>,
@@ -51,7 +69,7 @@ pub async fn create(
 /// cannot be read again later.
 ///
 /// # Errors
-/// The data folder or its database cannot be used.
+/// No server has used the data folder or the database yet, or it cannot be used.
 pub async fn create_scoped(
     data: &Path,
     database_url: Option<&str>,
@@ -80,7 +98,7 @@ pub async fn create_scoped(
 /// All keys, newest first.
 ///
 /// # Errors
-/// The data folder or its database cannot be used.
+/// No server has used the data folder or the database yet, or it cannot be used.
 pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo>, OpenError> {
     let store = open(data, database_url).await?;
     let mut keys = Vec::new();
@@ -103,7 +121,7 @@ pub async fn list(data: &Path, database_url: Option<&str>) -> Result<Vec<KeyInfo
 /// Revokes a key; false if there is none with this id.
 ///
 /// # Errors
-/// The data folder or its database cannot be used.
+/// No server has used the data folder or the database yet, or it cannot be used.
 pub async fn revoke(data: &Path, database_url: Option<&str>, id: &str) -> Result<bool, OpenError> {
     let store = open(data, database_url).await?;
     let mut tx = store.begin_write(Lock::Workspaces).await?;

@@ -27,7 +27,8 @@
 //! | `ops/` | health and metrics |
 //! | `openapi/` | the description of the interface |
 //! | `router`, `background`, `app` | all routes; the background tasks; opens and runs everything |
-//! | `keys`, `workspaces`, `check_…` | what commands need of a data folder |
+//! | `keys`, `workspaces`, `check_…`, `backup` | what commands need of a data folder |
+//! | `starting` | a server whose database does not respond yet |
 //!
 //! One file or folder per resource. Each has its `routes()`, and `router.rs` combines them. A
 //! handler reads its request in the order in which errors are reported (`http/extract.rs`),
@@ -35,11 +36,13 @@
 
 mod app;
 mod background;
+pub mod backup;
 pub mod check_meetings;
 pub mod check_store;
 mod clock;
 mod cluster;
 mod config;
+mod data_folder;
 mod error;
 mod events;
 #[cfg(test)]
@@ -56,6 +59,7 @@ mod resources;
 mod router;
 mod scope;
 mod secret_key;
+mod starting;
 mod state;
 mod storage;
 mod store;
@@ -65,15 +69,17 @@ pub mod workspaces;
 
 pub use app::{App, OpenError};
 pub use config::{
-    Config, IceServer, Limits, LiveKitConfig, MeetingsConfig, Network, Recordings, StockAvatar,
-    StorageConfig, Timeouts, Videos, Viseme, Webhooks,
+    BrandColor, Branding, Config, IceServer, Limits, LiveKitConfig, Logo, MeetingsConfig, Network,
+    Recordings, StockAvatar, StorageConfig, Timeouts, Videos, Viseme, Webhooks,
 };
+pub use data_folder::{DataFolderError, FIRST_KEY_FILE};
 pub use http::serve::{HttpLimits, serve};
 #[doc(hidden)]
 pub use join::signaling::validate_trickle;
 pub use livekit::worker::{Registration, WorkerHooks};
 pub use scope::{ParseScopeError, Scope};
 pub use secret_key::SecretKey;
+pub use starting::{starting_router, wait_for_database};
 pub use storage::check as check_storage;
-pub use store::Error as StoreError;
 pub use store::crash_points::{CrashHook, CrashPoint};
+pub use store::{Error as StoreError, database_address};

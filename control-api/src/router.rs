@@ -13,7 +13,7 @@ use crate::openapi;
 use crate::ops::{health, metrics};
 use crate::resources::{self, recordings};
 use crate::state::AppState;
-use crate::web::Pages;
+use crate::web::{Pages, error_page};
 
 /// The routes of a worker, which serves only LiveKit rooms.
 pub(crate) fn worker_router(state: &Arc<AppState>) -> Router {
@@ -28,6 +28,7 @@ pub(crate) fn worker_router(state: &Arc<AppState>) -> Router {
 
 pub(crate) fn router(state: &Arc<AppState>) -> Router {
     let pages = Pages::new(&json!(state.config.ice_servers))
+        .with_branding(state.config.branding.clone())
         .with_media_origin(state.storage.insecure_origin());
     // Within CORS, so that pages of other origins can read its responses.
     let outage = || from_fn_with_state(Arc::clone(state), outage::limit_time_in_outage);
@@ -59,6 +60,7 @@ pub(crate) fn router(state: &Arc<AppState>) -> Router {
         .merge(signaling::routes(state))
         .fallback(async || ApiError::NotFound(Resource::Route))
         .method_not_allowed_fallback(async || ApiError::MethodNotAllowed)
+        .layer(from_fn_with_state(pages, error_page::middleware))
         .layer(from_fn_with_state(Arc::clone(state), security_headers::outer_middleware))
         .with_state(Arc::clone(state))
 }

@@ -366,7 +366,7 @@ async fn send_parts(
 }
 
 /// Checks that recordings can be stored: where they are, or why they cannot be stored, each in one
-/// sentence. Creates no data folder.
+/// sentence. Creates no folder.
 ///
 /// # Errors
 /// The storage cannot be written, read or changed.
@@ -375,7 +375,12 @@ pub async fn check(data: &Path, config: &StorageConfig) -> Result<String, String
         let folder: PathBuf = data.join(STORAGE_FOLDER);
         folder.display().to_string()
     });
-    if config.url.is_none() && !data.exists() {
+    let folder = match config.url.as_deref().map(Url::parse) {
+        None => Some(data.join(STORAGE_FOLDER)),
+        Some(Ok(url)) if url.scheme() == "file" => url.to_file_path().ok(),
+        Some(_) => None,
+    };
+    if folder.is_some_and(|folder| !folder.exists()) {
         return Ok(format!("recordings are stored in {place}, which the first start creates"));
     }
     let storage = Storage::open(data, config).map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::app::{self, DEFAULT_WORKSPACE_NAME, OpenError};
+use crate::data_folder;
 use crate::store::{self, DatabaseLocation, Lock, Store};
 
 /// Id and name of each workspace, for a server that starts: the data folder, its database and the
@@ -14,7 +15,7 @@ pub async fn prepare(
     data: &Path,
     database_url: Option<&str>,
 ) -> Result<Vec<(String, String)>, OpenError> {
-    app::prepare_data_folder(data)?;
+    data_folder::prepare_data_folder(data)?;
     let store = app::open_store(data, database_url).await?;
     let mut tx = store.begin_write(Lock::Workspaces).await?;
     store::api_key::get_or_create_workspace(&mut tx, DEFAULT_WORKSPACE_NAME).await?;
@@ -32,7 +33,7 @@ pub async fn list(
     data: &Path,
     database_url: Option<&str>,
 ) -> Result<Vec<(String, String)>, OpenError> {
-    let file = app::database_file(data);
+    let file = data_folder::database_file(data);
     let mut workspaces = if database_url.is_some() || file.exists() {
         let location = database_url.map_or(DatabaseLocation::File(&file), DatabaseLocation::Url);
         Store::read_workspaces(location).await?

@@ -8,13 +8,15 @@ mod ice_tcp;
 mod metrics_export;
 mod offers;
 mod pending_offers;
+mod readiness;
 mod rooms;
+mod sockets;
 mod vendor_connections;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -25,9 +27,9 @@ use conversation::output::CommandOutcome;
 use engine_api::metrics::MetricFamily;
 use engine_api::{
     AcceptedOffer, AudioLine, AudioOffer, BoxFuture, CallConfig, CallReservation, CommandError,
-    Engine, EventSink, OfferError, PoseSetFile, RoomOffer, RoomSession,
+    Engine, EventSink, HangUp, MissingModel, OfferError, PoseSetFile, RoomOffer, RoomSession,
+    SttChoice, TtsChoice,
 };
-use models::panic_isolation::catch_panic;
 use models::{Error, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -38,9 +40,7 @@ use crate::hear;
 use crate::latency::LatencyMetrics;
 use crate::media_thread::{Inbox, MediaThread};
 use crate::memory::MemoryMonitor;
-use crate::messages::{
-    self, CallId, CallModels, LoopbackCall, Message, StageEvent, ThreadResources,
-};
+use crate::messages::{self, CallId, CallModels, LoopbackCall, Message, StageEvent};
 use crate::model_factory::Models;
 use crate::recorder::{self, Recorder};
 use crate::show::{AvatarLibrary, Avatars};
@@ -52,11 +52,11 @@ use crate::{clock, thread};
 use admission::{RejectReason, RejectionCounts};
 pub use config::Config;
 use pending_offers::PendingOffers;
+use readiness::Readiness;
 use rooms::ReservedSlot;
+pub use sockets::MediaAddresses;
 pub use vendor_connections::VendorConnections;
 
-/// Maximum time that an offer waits for the certificate and the models.
-const READY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A call that still runs this long before the end of a drain speaks its exit message.
 const EXIT_MESSAGE_TIME: Duration = Duration::from_secs(10);
 /// How often a drain checks whether all calls have ended.
@@ -116,15 +116,6 @@ struct MediaThreadHandle {
     stats: Arc<ThreadStats>,
 }
 
-/// Whether the engine can take calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Readiness {
-    Loading,
-    Ready,
-    /// Loading failed for good; the string names what is missing.
-    Unavailable(String),
-}
-
 /// The engine: starts the media threads and places calls on them.
 pub struct CallEngine {
     threads: Vec<MediaThreadHandle>,
@@ -146,6 +137,7 @@ pub struct CallEngine {
     /// Client for requests to addresses of users and the operator.
     client: egress::Client,
     host_addresses: Vec<IpAddr>,
+    media_addresses: MediaAddresses,
     certificate: OnceLock<Arc<Certificate>>,
 }
 
@@ -177,20 +169,27 @@ impl CallEngine {
             max_load: config.max_load,
             max_questions_per_second: config.max_questions_per_second,
         });
+        let hosts = if config.loopback_only {
+            vec![Ipv4Addr::LOCALHOST.into()]
+        } else {
+            config.host_addresses.clone()
+        };
         let server = config
             .tcp_port
-            .map(|port| tcp::Server::bind(port, &config.host_addresses, &config.public_addresses))
+            .map(|port| sockets::bind_tcp(port, &hosts, &config.public_addresses))
             .transpose()?;
         let ice_tcp = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
         let udp = socket::SocketConfig {
-            host_addresses: config.host_addresses.clone(),
+            host_addresses: hosts,
             public_addresses: config.public_addresses,
             ports: config.udp_ports,
         };
         let count = if config.threads == 0 { thread::cores() } else { config.threads };
-        let mut threads = Vec::with_capacity(count);
-        for number in 0..count {
-            let socket = socket::Socket::bind(&udp)?;
+        let sockets = sockets::bind_all(&udp, count)?;
+        let tcp_candidates = server.as_ref().map_or(&[][..], tcp::Server::candidates);
+        let media_addresses = MediaAddresses::of(&sockets, tcp_candidates);
+        let mut threads = Vec::with_capacity(sockets.len());
+        for (number, socket) in sockets.into_iter().enumerate() {
             let (media_thread, inbox, stats) =
                 MediaThread::new(socket, ice_tcp.clone(), Arc::clone(&context), clock::now())?;
             thread::spawn(&format!("media-{number}"), move || media_thread.run())?;
@@ -219,37 +218,16 @@ impl CallEngine {
             rejections: RejectionCounts::default(),
             client,
             host_addresses: config.host_addresses,
+            media_addresses,
             certificate: OnceLock::new(),
         });
-        let loader = Arc::clone(&engine);
-        thread::spawn("warm-up", move || {
-            let panicked =
-                || Err("a panic occurred while the models were loading; see the log".to_owned());
-            let readiness = match catch_panic(|| loader.load_resources()).unwrap_or_else(panicked) {
-                Ok(()) => Readiness::Ready,
-                Err(missing) => {
-                    tracing::error!(reason = %missing, "the engine cannot accept calls");
-                    Readiness::Unavailable(missing)
-                }
-            };
-            loader.ready.send_replace(readiness);
-        })?;
+        Self::spawn_loader(&engine)?;
         Ok(engine)
     }
 
-    fn load_resources(&self) -> Result<(), String> {
-        let certificate =
-            Arc::new(Certificate::generate().ok_or("cannot generate a DTLS certificate")?);
-        // Set once: this is its only place.
-        let _ = self.certificate.set(Arc::clone(&certificate));
-        self.models.load()?;
-        for thread in &self.threads {
-            let resources =
-                ThreadResources { certificate: Arc::clone(&certificate), vad: self.models.vad()? };
-            let sent = thread.inbox.requests.send(Message::Ready(Box::new(resources)));
-            sent.map_err(|_| "a media thread has stopped".to_owned())?;
-        }
-        Ok(())
+    /// Where clients send media.
+    pub fn media_addresses(&self) -> &MediaAddresses {
+        &self.media_addresses
     }
 
     /// Counters of each media thread.
@@ -342,15 +320,6 @@ impl CallEngine {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn wait_until_ready(&self) -> Result<(), OfferError> {
-        let mut ready = self.ready.subscribe();
-        // The check below distinguishes readiness from a timeout.
-        let _ =
-            tokio::time::timeout(READY_TIMEOUT, ready.wait_for(|r| *r != Readiness::Loading)).await;
-        self.not_ready_reason()
-            .map_or(Ok(()), |missing| Err(self.rejections.reject(&RejectReason::NotReady(missing))))
-    }
-
     fn next_call_id(&self) -> CallId {
         CallId(self.next_call_id.fetch_add(1, Relaxed))
     }
@@ -406,12 +375,15 @@ impl Engine for CallEngine {
         })
     }
 
-    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool> {
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, HangUp> {
         Box::pin(async move {
-            let (reply, found) = oneshot::channel();
-            let Some(thread) = self.thread_of_call(conversation) else { return false };
+            let (reply, closed) = oneshot::channel();
+            let Some(thread) = self.thread_of_call(conversation) else { return HangUp::NotFound };
             let message = Message::HangUp { conversation, connection, reply };
-            thread.inbox.requests.send(message).is_ok() && found.await.unwrap_or(false)
+            match thread.inbox.requests.send(message) {
+                Ok(()) => closed.await.unwrap_or(HangUp::NotFound),
+                Err(_) => HangUp::NotFound,
+            }
         })
     }
 
@@ -446,6 +418,20 @@ impl Engine for CallEngine {
 
     fn models_unavailable(&self) -> Option<String> {
         self.models.unavailable()
+    }
+
+    fn missing_models(&self) -> Vec<MissingModel> {
+        if *self.ready.borrow() == Readiness::Loading { Vec::new() } else { self.models.missing() }
+    }
+
+    fn call_obstacle(&self, stt: &SttChoice, tts: &TtsChoice) -> Option<String> {
+        match &*self.ready.borrow() {
+            Readiness::Loading => return None,
+            Readiness::Unavailable(what) => return Some(what.clone()),
+            Readiness::Ready => {}
+        }
+        let hears = self.models.stt(stt).0.map(drop);
+        hears.and_then(|()| self.models.tts(tts).0.map(drop)).err().map(|error| error.to_string())
     }
 
     fn degraded_reason(&self) -> Option<String> {

@@ -108,5 +108,5 @@ mod test_support;
 
 pub use call::recording::CallRecording;
 pub use context::Timeouts;
-pub use engine::{CallEngine, Config};
+pub use engine::{CallEngine, Config, MediaAddresses};
 pub use model_factory::{Models, WithWarning};

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use conversation::id::ConversationId;
 use crossbeam_channel::Receiver;
+use engine_api::HangUp;
 use mio::{Interest, Poll, Token, Waker};
 use models::Sink;
 use models::panic_isolation::catch_panic;
@@ -328,9 +329,10 @@ impl MediaThread {
             }
             Message::HangUp { conversation, connection, reply } => {
                 let key = self.by_conversation.get(&conversation).copied();
-                let found = key.is_some_and(|key| self.hang_up(now, key, &connection));
+                let closed =
+                    key.map_or(HangUp::NotFound, |key| self.hang_up(now, key, &connection));
                 // The requester may have stopped waiting.
-                let _ = reply.send(found);
+                let _ = reply.send(closed);
             }
             Message::StageEvent(key, event) => {
                 if let Some(pending) = self.pending_calls.get_mut(&key) {

@@ -6,7 +6,7 @@ use conversation::event::Snippet;
 use conversation::id::ConversationId;
 use conversation::input::{Command, GenerationId, SegmentId, ToolCallId};
 use conversation::output::CommandOutcome;
-use engine_api::{AcceptedOffer, CallConfig, CommandError, OfferError, Tool};
+use engine_api::{AcceptedOffer, CallConfig, CommandError, HangUp, OfferError, Tool};
 use models::Sink;
 use models::stt::SttStream;
 use serde_json::Value;
@@ -72,8 +72,8 @@ pub enum Message {
         conversation: ConversationId,
         /// The id of the connection.
         connection: String,
-        /// Receives whether there was such a connection.
-        reply: oneshot::Sender<bool>,
+        /// Receives what was closed.
+        reply: oneshot::Sender<HangUp>,
     },
     /// An event of a model or tool of a call.
     StageEvent(CallId, StageEvent),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine_api::metrics::MetricFamily;
-use engine_api::{LlmChoice, SttChoice, TtsChoice};
+use engine_api::{LlmChoice, MissingModel, SttChoice, TtsChoice};
 use models::vad::{NetworkState, WINDOW};
 use models::{Error, ErrorKind};
 
@@ -54,10 +54,15 @@ pub trait Models: Send + Sync + 'static {
         None
     }
 
-    /// Why a call with the built-in STT and TTS would be rejected; `None` while a decoder is free
-    /// and a voice works, or if there are no built-in models.
+    /// Why a call with the server's default STT and TTS would be rejected; `None` while a decoder
+    /// is free and a voice works.
     fn unavailable(&self) -> Option<String> {
         None
+    }
+
+    /// The models that are not installed, once [`Models::load`] has returned.
+    fn missing(&self) -> Vec<MissingModel> {
+        Vec::new()
     }
 
     /// Which built-in models have failed and are restarting, in one sentence; `None` while all

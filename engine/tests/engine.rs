@@ -24,8 +24,8 @@ use engine::show::Avatars;
 use engine::transport::loopback::LoopbackClient;
 use engine::{CallEngine, Config, Models, Timeouts};
 use engine_api::{
-    AudioLine, AudioOffer, CallConfig, Caller, CommandError, Engine, EventSink, LlmChoice, Offer,
-    OfferError, SttChoice, TtsChoice,
+    AudioLine, AudioOffer, CallConfig, Caller, CommandError, Engine, EventSink, HangUp, LlmChoice,
+    Offer, OfferError, SttChoice, TtsChoice,
 };
 use models::{Error, ErrorKind, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpAnswer;
@@ -306,7 +306,7 @@ async fn a_decoder_is_taken_at_connection_and_a_missing_one_is_reported() {
     assert!(refused.contains(&("call".into(), 2)), "{refused:?}");
 
     // The same conversation may be tried again as soon as there is capacity.
-    assert!(engine.hang_up(ConversationId(1), one_taken.connection).await);
+    assert_eq!(engine.hang_up(ConversationId(1), one_taken.connection).await, HangUp::Closed);
     drop(one);
     wait_for("the decoder is free", || *models.free_decoders.lock().unwrap() == 1).await;
     let (again, sdp, pending) = Client::offer();
@@ -347,7 +347,8 @@ async fn an_offer_that_never_connects_leaves_no_trace() {
     let (_client, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(1, &sdp)).await.unwrap();
     wait_for("it is dropped", || metric_values(&engine, "visavis_offers_pending")[0].1 == 0).await;
-    assert!(!engine.hang_up(ConversationId(1), taken.connection).await);
+    let closed = engine.hang_up(ConversationId(1), taken.connection).await;
+    assert_eq!(closed, HangUp::NotFound);
     assert!(recorder.0.lock().unwrap().is_empty());
 }
 
@@ -370,9 +371,10 @@ async fn the_oldest_unconnected_offer_of_a_network_is_evicted() {
     assert_eq!(engine.active_calls(), 1, "a connected call is not evicted");
     for (n, connection) in taken.into_iter().enumerate() {
         let here = engine.hang_up(ConversationId(n as u128 + 1), connection).await;
-        assert_eq!(here, n > 0, "offer {n}");
+        let expected = if n > 0 { HangUp::LastOffer } else { HangUp::NotFound };
+        assert_eq!(here, expected, "offer {n}");
     }
-    assert!(engine.hang_up(ConversationId(0), first.connection).await);
+    assert_eq!(engine.hang_up(ConversationId(0), first.connection).await, HangUp::Closed);
 }
 
 #[tokio::test]
@@ -405,7 +407,8 @@ async fn commands_before_the_connection_are_executed_after_it() {
         engine.send_command(ConversationId(2), Command::End).await,
         Err(CommandError::NotRunning)
     );
-    assert!(!engine.hang_up(ConversationId(2), taken.connection).await);
+    let closed = engine.hang_up(ConversationId(2), taken.connection).await;
+    assert_eq!(closed, HangUp::NotFound);
     assert!(recorder.events_of(2).is_empty());
 }
 
@@ -726,7 +729,7 @@ async fn commands_for_a_call_that_is_not_here_say_so() {
     let (engine, _) = start_engine(FakeModels::ready(1), Timeouts::default());
     let answer = engine.send_command(ConversationId(9), Command::Interrupt).await;
     assert_eq!(answer, Err(engine_api::CommandError::NotRunning));
-    assert!(!engine.hang_up(ConversationId(9), "x".into()).await);
+    assert_eq!(engine.hang_up(ConversationId(9), "x".into()).await, HangUp::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -778,7 +781,7 @@ async fn a_client_joins_over_udp_hears_silence_talks_on_the_channel_and_hangs_up
     eprintln!(
         "an idle call keeps its media thread busy for {share:.2} % of the time, the join included"
     );
-    assert!(engine.hang_up(ConversationId(1), accepted.connection).await);
+    assert_eq!(engine.hang_up(ConversationId(1), accepted.connection).await, HangUp::Closed);
     let texts = tokio::task::spawn_blocking(move || {
         client.run_until("peerLeft", |c| c.texts().iter().any(|t| t.contains("peerLeft")));
         client.texts()
@@ -835,7 +838,7 @@ fn port_of_answer(answer: &str) -> String {
 async fn port_of_next_call(engine: &CallEngine, id: u128) -> String {
     let (_, sdp, _) = Client::offer();
     let taken = engine.accept_offer(offer_for(id, &sdp)).await.unwrap();
-    assert!(engine.hang_up(ConversationId(id), taken.connection).await);
+    assert_eq!(engine.hang_up(ConversationId(id), taken.connection).await, HangUp::LastOffer);
     port_of_answer(&taken.answer)
 }
 

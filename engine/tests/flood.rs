@@ -15,6 +15,7 @@ use conversation::id::ConversationId;
 use cpu_time::ThreadTime;
 use engine::messages::{Message, OfferRequest};
 use engine::transport::tcp;
+use engine_api::HangUp;
 use support::virtual_client::{Client, loopback_socket};
 use support::{Harness, call_config};
 use tokio::sync::oneshot;
@@ -98,7 +99,7 @@ fn running_clock(start: Instant) -> impl Fn() -> Instant {
 }
 
 /// Sends the thread a request that it answers at once.
-fn send_request(harness: &Harness) -> oneshot::Receiver<bool> {
+fn send_request(harness: &Harness) -> oneshot::Receiver<HangUp> {
     let (reply, answer) = oneshot::channel();
     let request = Message::HangUp {
         conversation: ConversationId(9),
@@ -173,7 +174,7 @@ fn datagrams_by_tcp_displace_no_request_and_no_stage_event() {
     assert_eq!(dropped, 10_000 - harness.inbox.tcp.channel().capacity);
     let mut answer = send_request(&harness);
     harness.media_thread.step(harness.now);
-    assert_eq!(answer.try_recv(), Ok(false), "the first step answers");
+    assert_eq!(answer.try_recv(), Ok(HangUp::NotFound), "the first step answers");
     assert_eq!(harness.stats.unknown_datagrams.load(Relaxed), 1_024, "a step reads a share");
     assert_eq!(harness.inbox.requests.full_count() + harness.inbox.stage_events.full_count(), 0);
     while harness.media_thread.step(harness.now) {}

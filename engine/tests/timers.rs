@@ -391,6 +391,46 @@ fn tools_of_a_server_are_offered_while_they_are_open_and_dropped_with_the_end_of
     assert!(Arc::strong_count(&held) <= 2, "the test and the server: {}", Arc::strong_count(&held));
 }
 
+/// Two servers with a tool of one name. The one that is attached first answers last.
+struct TwoToolServers;
+
+impl ToolServers for TwoToolServers {
+    fn list_tools(
+        &self,
+        tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
+    ) -> BoxFuture<'static, ()> {
+        let tool = |name: &str| Tool {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+            backend: ToolBackend::Remote(RemoteToolHandle(Arc::new(SilentToolServer))),
+        };
+        Box::pin(async move {
+            tell(Ok(vec![tool("look"), tool("buy")]));
+            tell(Ok(vec![tool("look"), tool("tickets_left")]));
+            tell(Err("Two servers have a tool \"look\".".into()));
+        })
+    }
+}
+
+#[test]
+fn a_tool_of_a_server_replaces_one_of_the_same_name_but_not_the_agents_own() {
+    let mut harness = Harness::new();
+    let llm =
+        Arc::new(ToolRecordingLlm { time: harness.time.clone(), offered_tools: Mutex::default() });
+    let call = CallConfig {
+        tool_servers: Some(Arc::new(TwoToolServers)),
+        ..call_with_tool(ToolBackend::Client)
+    };
+    let _client = harness.start_call_with_llm(call, &[], llm.clone());
+    harness.run_for(SECOND);
+    type_text(&mut harness, "What can you do?");
+    harness.run_for(3 * SECOND);
+    assert_eq!(*llm.offered_tools.lock().unwrap(), [["tickets_left", "buy", "look"]]);
+    let is_warning = |event: &Event| matches!(event, Event::Warning { .. });
+    assert_eq!(event_times(&harness, is_warning).len(), 1);
+}
+
 /// A call that is 3 s old and in the middle of a long answer, with an optional exit message.
 fn talking_call(
     exit_message: Option<&str>,

@@ -13,7 +13,9 @@ use conversation::id::ConversationId;
 use engine::hear::vad::Vad;
 use engine::show::Avatars;
 use engine::{CallEngine, Config, Models, Timeouts, WithWarning};
-use engine_api::{AcceptedOffer, Caller, Engine as _, LlmChoice, Offer, SttChoice, TtsChoice};
+use engine_api::{
+    AcceptedOffer, Caller, Engine as _, HangUp, LlmChoice, Offer, SttChoice, TtsChoice,
+};
 use models::{Error, Handle, Sink, llm, stt, tts};
 use str0m::change::SdpPendingOffer;
 use support::udp_client::{Client, connect, run_until, wait_for};
@@ -265,7 +267,7 @@ async fn connections_are_opened_once_before_dtls_is_complete_and_closed_with_the
     assert_eq!((server.models.opened(), server.models.open()), ((1, 1, 1), (1, 1)));
     assert_eq!(*server.models.voices.lock().unwrap(), ["agent-voice"]);
     assert_eq!(server.models.started_calls.load(Relaxed), 1);
-    assert!(server.engine.hang_up(ConversationId(1), connection).await);
+    assert_eq!(server.engine.hang_up(ConversationId(1), connection).await, HangUp::Closed);
     drop(client);
     wait_for("the end of the call", || server.engine.active_calls() == 0).await;
     wait_for("closed connections", || server.models.open() == (0, 0)).await;

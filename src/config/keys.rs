@@ -12,6 +12,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("data", ValueKind::Text),
             ("public_url", ValueKind::Text),
             ("database_url", ValueKind::Secret),
+            ("database_wait", ValueKind::Number),
             ("region", ValueKind::Text),
             ("secrets_key", ValueKind::Secret),
             ("tokens_key", ValueKind::Secret),
@@ -22,6 +23,7 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
             ("allow_private_targets", ValueKind::Bool),
             ("allow_scripted", ValueKind::Bool),
             ("log_format", ValueKind::Text),
+            ("print_key", ValueKind::Bool),
         ],
     ),
     (
@@ -117,7 +119,8 @@ pub(super) const CONFIG_KEYS: &[(&str, &[(&str, ValueKind)])] = &[
         ],
     ),
     ("otlp", &[("endpoint", ValueKind::Text)]),
+    (
+        "branding",
+        &[("name", ValueKind::Text), ("logo", ValueKind::Text), ("color", ValueKind::Text)],
+    ),
 ];
-
-/// Variables that start with `VISAVIS_` and are not configuration keys.
-pub(super) const OTHER_VARIABLES: &[&str] = &["VISAVIS_API_KEY", "VISAVIS_LOG", "VISAVIS_BIN"];

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::keys::{CONFIG_KEYS, OTHER_VARIABLES};
+use super::environment::{self, PREFIX};
+use super::keys::CONFIG_KEYS;
 use super::secret_file::read_secret;
 use super::{Config, providers};
 
 /// The section with accounts, which are tables.
-const PROVIDERS: &str = "providers";
+pub(super) const PROVIDERS: &str = "providers";
 
 /// Type of a key. It decides how the text of an environment variable is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +43,16 @@ enum Location {
 /// The values of file and environment, by section.
 pub(super) struct ConfigSource {
     file: PathBuf,
-    table: Table,
+    pub(super) table: Table,
     locations: HashMap<String, Location>,
+    /// Sentences about variables that nothing reads.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Behind the name of a key: the value is in a file.
 const FILE_SUFFIX: &str = "_file";
 
-fn value_kind(section: &str, key: &str) -> Option<ValueKind> {
+pub(super) fn value_kind(section: &str, key: &str) -> Option<ValueKind> {
     let (_, keys) = CONFIG_KEYS.iter().find(|(name, _)| *name == section)?;
     let kind_of = |key: &str| keys.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
     let is_secret = |key: &&str| kind_of(key) == Some(ValueKind::Secret);
@@ -76,6 +79,7 @@ impl ConfigSource {
             file: file.map(Path::to_owned).unwrap_or_default(),
             table: Table::new(),
             locations: HashMap::new(),
+            warnings: Vec::new(),
         };
         if let Some(path) = file {
             let text =
@@ -85,6 +89,7 @@ impl ConfigSource {
         for (name, text) in environment {
             source.apply_variable(&name, &text)?;
         }
+        source.warnings.sort();
         source.read_secret_files()?;
         Ok(source)
     }
@@ -125,15 +130,18 @@ impl ConfigSource {
     }
 
     fn parse_file(&mut self, text: &str) -> Result<(), String> {
-        let line = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
+        let line_of = |at: usize| text.get(..at).unwrap_or(text).matches('\n').count() + 1;
         let at = |line: usize, what: &str| format!("{}:{line}: {what}", self.file.display());
         let wrong = |error: &toml::de::Error| {
-            at(line(error.span().map_or(0, |span| span.start)), &error.message().replace('\n', " "))
+            at(
+                line_of(error.span().map_or(0, |span| span.start)),
+                &error.message().replace('\n', " "),
+            )
         };
         let spanned = DeTable::parse(text).map_err(|e| wrong(&e))?;
         let mut locations = HashMap::new();
         for (section, value) in spanned.get_ref() {
-            let (section_line, section) = (line(section.span().start), &**section.get_ref());
+            let (section_line, section) = (line_of(section.span().start), &**section.get_ref());
             if !CONFIG_KEYS.iter().any(|(name, _)| *name == section) {
                 return Err(at(
                     section_line,
@@ -151,9 +159,13 @@ impl ConfigSource {
                 ));
             };
             for (key, value) in entries {
-                let (line, key) = (line(key.span().start), &**key.get_ref());
+                let (line, key) = (line_of(key.span().start), &**key.get_ref());
                 if let (PROVIDERS, DeValue::Table(account)) = (section, value.get_ref()) {
                     check_account(key, account).map_err(|what| at(line, &what))?;
+                    for of_account in account.keys() {
+                        let full = format!("{section}.{key}.{}", of_account.get_ref());
+                        locations.insert(full, Location::Line(line_of(of_account.span().start)));
+                    }
                 } else if value_kind(section, key).is_none() {
                     let known = all_keys().filter(|(s, ..)| *s == section).map(|(_, key, _)| key);
                     let known: Vec<String> = known.collect();
@@ -170,16 +182,16 @@ impl ConfigSource {
 
     /// An empty variable counts as unset: compose files leave a variable out that way.
     fn apply_variable(&mut self, name: &str, text: &str) -> Result<(), String> {
-        let Some(rest) = name.strip_prefix("VISAVIS_") else { return Ok(()) };
-        if OTHER_VARIABLES.contains(&name) {
+        let Some(rest) = name.strip_prefix(PREFIX) else { return Ok(()) };
+        if environment::is_known(name) || environment::is_service_link(name, text) {
             return Ok(());
         }
         let Some((section, key, kind)) =
             all_keys().find(|(s, k, _)| format!("{s}_{k}").eq_ignore_ascii_case(rest))
         else {
-            let known_keys: Vec<String> =
-                all_keys().map(|(s, k, _)| format!("VISAVIS_{s}_{k}").to_uppercase()).collect();
-            return Err(unknown_key(name, name, known_keys.iter().map(String::as_str)));
+            let keys = all_keys().map(|(s, k, _)| format!("{PREFIX}{s}_{k}").to_uppercase());
+            self.warnings.push(environment::unknown_variable(name, keys));
+            return Ok(());
         };
         if text.trim().is_empty() {
             return Ok(());
@@ -219,6 +231,14 @@ impl ConfigSource {
             }
         }
         Err(error.message().to_owned())
+    }
+
+    /// Where the value of a key was set, in the form `FILE:LINE` or `VARIABLE`; `None` for a default.
+    pub(super) fn origin(&self, key: &str) -> Option<String> {
+        Some(match self.locations.get(key)? {
+            Location::Line(line) => format!("{}:{line}", self.file.display()),
+            Location::EnvVariable(name) => name.clone(),
+        })
     }
 
     /// An error about the value of a key, with its location.
@@ -326,10 +346,14 @@ fn check_account(name: &str, account: &DeTable<'_>) -> Result<(), String> {
 }
 
 fn unknown_key<'a>(display_name: &str, key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known
+    format!("unknown configuration key {display_name}; did you mean {}?", nearest(key, known))
+}
+
+/// The name that is most similar to `key`.
+pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> &'a str {
+    known
         .min_by_key(|name| edit_distance(&name.to_lowercase(), &key.to_lowercase()))
-        .unwrap_or_default();
-    format!("unknown configuration key {display_name}; did you mean {nearest}?")
+        .unwrap_or_default()
 }
 
 /// Levenshtein distance, in bytes.
@@ -361,8 +385,12 @@ mod tests {
             ("share_data = \"no\"", "share_data must be true or false"),
         ] {
             let table: Table = format!("[providers.groq]\n{text}").parse().unwrap();
-            let source =
-                ConfigSource { file: PathBuf::new(), table, locations: HashMap::default() };
+            let source = ConfigSource {
+                file: PathBuf::new(),
+                table,
+                locations: HashMap::default(),
+                warnings: Vec::new(),
+            };
             let error = source.deserialize().unwrap_err();
             assert_eq!(error, format!("providers.groq: {expected}"));
         }

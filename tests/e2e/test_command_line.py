@@ -25,12 +25,18 @@ def run(*arguments, cwd, **env):
 @pytest.mark.parametrize(
     ("line", "env", "status", "message"),
     [
-        ("", {}, 2, "visavis needs a command: serve"),
+        ("serv", {}, 2, "unrecognized subcommand 'serv'; did you mean 'serve'?"),
         ("keys", {}, 2, "visavis keys needs a command: create, list, revoke"),
         ("keys create", {}, 2, "missing --workspace <NAME>"),
         ("simulate", {}, 2, "missing <FILE>"),
         ("serve --listen here", {}, 2, "invalid value 'here' for '--listen <ADDR:PORT>'"),
-        ("serve --data /proc/foo", {}, 1, "/proc/foo: "),
+        (
+            "serve --data /proc/foo",
+            {},
+            1,
+            "the data folder /proc/foo (server.data) cannot be created: No such file or directory",
+        ),
+        ("keys list", {}, 1, "no Visavis data in /"),
         ("serve", {"VISAVIS_AVATARS_DIR": "nowhere"}, 1, "avatars.dir: nowhere: "),
         ("bake theo --size 129", {}, 2, "--size 129: width and height must be even"),
         ("bake theo --out /dev/full", {}, 2, "--out /dev/full: not a regular file"),

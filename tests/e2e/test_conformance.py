@@ -469,7 +469,11 @@ def credentials(store_run):
         },
         "guardrail": {"name": "n", "prompt": "p"},
         "mcp": {"name": "n", "request_config": {"url": "http://127.0.0.1:1/"}},
-        "tool": {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}},
+        "tool": {
+            "type": "tool.api",
+            "schema": {"name": "t"},
+            "request_config": {"url": "http://127.0.0.1:1/"},
+        },
         "template": {"template_name": "t", "template_system_prompt": "p"},
         "apikey": {"name": "n"},
         "video": {"avatar_key_id": face, "text": "Hello.", "tts": {"provider": "flite"}},

@@ -681,6 +681,7 @@ def test_each_console_page_is_accessible(server, console):
         server,
         "/v1/ext/tool",
         {
+            "type": "tool.api",
             "schema": {
                 "name": "a" * 60,
                 "description": "x" * 200,

@@ -58,8 +58,9 @@ def server_without_models(start_server, tmp_path_factory):
 
 
 def test_memory_of_an_idle_server(server_without_models, report):
+    # About 10 MB are flite and its voice, which the system has installed, not `make setup`.
     report.check_limit(
-        "RSS of an idle server without models, MB", server_without_models.rss_mb(), 60
+        "RSS of an idle server without models, MB", server_without_models.rss_mb(), 75
     )
 
 

@@ -40,7 +40,12 @@ class Outcome:
     typed: str = TYPED
     answer: str = ANSWER
     tool: dict = dataclasses.field(
-        default_factory=lambda: {"tool_name": "look_up", "parameters": INPUTS, "result": RESULT}
+        default_factory=lambda: {
+            "tool_name": "look_up",
+            "parameters": INPUTS,
+            "result": RESULT,
+            "status": "completed",
+        }
     )
 
 

@@ -54,6 +54,8 @@ def restart_times(start, tmp_path, count: int) -> list[float]:
         again = start("restart", data=tmp_path)
         times.append(again.seconds_to_listen)
         line = again._next_line(60)
+        assert line.startswith("For another API key: visavis keys create "), line
+        line = again._next_line(60)
         assert line.startswith("Demo: ") and line.rsplit("/", 1)[1] == demo.rsplit("/", 1)[1], (
             f"the key is shown once only; got {line!r}"
         )

@@ -188,6 +188,7 @@ def test_a_tool_call_reaches_its_server(server, call, scripted_llm, tool, webhoo
         "tool_name": "sky_over",
         "parameters": {"place": "Green Hill", "unit": "C"},
         "result": {"sky": "purple", "degrees": 21},
+        "status": "completed",
     }
     first = page.wait_for_event("agent.stopped_speaking", mark)
     assert first["payload"]["text"] == "One moment please."

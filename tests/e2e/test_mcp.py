@@ -133,10 +133,12 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server
             "tool_name": "opening_hours",
             "parameters": {"day": "Sunday"},
             "result": {"day": "Sunday", "opens": "nine", "closes": "seventeen"},
+            "status": "completed",
         }
         # A tool that fails says why.
         await client.ask("Ask broken please.", APOLOGY)
-        assert "the drawer is stuck" in json.dumps(client.events("tool_call")[-1]["result"])
+        failed = client.events("tool_call")[-1]
+        assert failed["status"] == "failed" and "the drawer is stuck" in failed["result"]["error"]
 
     record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
     assert mcp_server.next_line() == "opening_hours Sunday Bearer sesame"
@@ -149,6 +151,25 @@ def test_a_tool_of_a_server_is_called_in_a_call(server, scripted_llm, mcp_server
         offered["opening_hours"]["description"] == "When the museum is open on a day of the week."
     )
     assert offered["opening_hours"]["parameters"]["required"] == ["day"]
+
+
+def test_the_first_of_two_servers_with_the_same_tools_offers_them(server, scripted_llm, mcp_server):
+    llm_server = scripted_llm(scripted_reply)
+    ids = [create_mcp_config(server, kind, mcp_server.urls[kind]) for kind in ("sse", "shttp")]
+    agent = create_agent_with(server, llm_server, ids)
+
+    async def work(client):
+        await client.wait_for_record_value(lambda record: record["warnings"], "a warning")
+        await client.ask("Ask opening_hours please.", HOURS)
+
+    record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
+    [warning] = record["warnings"]
+    assert warning.startswith('The MCP servers "Toolbox sse" and "Toolbox shttp" have tools'), (
+        warning
+    )
+    assert 'those of "Toolbox sse" are used' in warning, warning
+    names = [tool["function"]["name"] for tool in llm_server.requests[-1]["tools"]]
+    assert sorted(names) == ["broken", "end_call", "never", "opening_hours"]
 
 
 @pytest.mark.parametrize("transport", ["shttp", "sse"])
@@ -186,7 +207,8 @@ def test_an_mcp_server_that_stops_during_a_call_loses_only_its_tools(
         await client.ask("Ask opening_hours please.", APOLOGY)
         await client.ask("Just say something.", "Nothing to do.")
 
-    record = typed_call.run_call(server, agent, after_greeting(disposable_mcp_server, work))
+    with server.without_errors():
+        record = typed_call.run_call(server, agent, after_greeting(disposable_mcp_server, work))
     assert record["end_reason"] == "user_left"
 
 
@@ -224,5 +246,6 @@ def test_unreachable_mcp_servers_lose_only_their_tools(server, scripted_llm, mcp
             connection.close()
             assert (await warnings(client, 2))[0] == warning
 
-        record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
+        with server.without_errors():
+            record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
     assert all("not available" in warning for warning in record["warnings"]), record["warnings"]

@@ -149,6 +149,7 @@ def test_a_trace_holds_no_secret(server, webhooks, scripted_llm, tool):
         "POST",
         "/v1/ext/tool",
         {
+            "type": "tool.api",
             "schema": {
                 "name": "tickets",
                 "parameters": {"properties": {"day": {"type": "string"}}},

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from kit import audio_match, speech
+from kit import audio_match, sdp, speech
 from kit.receivers import StaticSite
 from kit.webrtc_client import WhipClient, run_async
 
@@ -220,3 +220,36 @@ def test_a_client_without_video_and_data_channel_is_served_too(server):
     run_async(talk())
     record = server.wait_for(conversation["id"], "ENDED")
     assert record["transcript"][0]["content"].startswith("Hello")
+
+
+def test_a_delete_of_the_last_offer_that_never_connected_ends_the_conversation(server, webhooks):
+    """A client that retried its offer and cleans the first resource up keeps its conversation."""
+    agent = server.create_agent(hooks=webhooks, events=["call_ended", "participant_left"])
+    conversation = server.create_conversation(agent["id"])
+    token = {"authorization": f"Bearer {conversation['token']}"}
+
+    def offer():
+        made = server.request(
+            "POST",
+            f"/rtc/{conversation['id']}",
+            key=None,
+            raw=sdp.make_offer().encode(),
+            headers={**token, "content-type": "application/sdp"},
+        )
+        return made.status, made.headers.get("location")
+
+    def delete(resource):
+        return server.request("DELETE", resource, key=None, headers=token).status
+
+    (_, first), (_, second) = offer(), offer()
+    assert delete(first) == 200
+    assert delete(first) == 404, "it is gone"
+    assert server.get_conversation(conversation["id"])["status"] == "STARTED"
+    assert delete(second) == 200
+    record = server.get_conversation(conversation["id"])
+    assert (record["status"], record["end_reason"]) == ("ENDED", "user_left"), record
+    webhooks.wait_for(conversation["id"], "call_ended")
+    log = server.request("GET", f"/v1/ext/conversation/{conversation['id']}/deliveries").json()
+    assert [delivery["event"] for delivery in log] == ["call_ended"], "nobody has taken part"
+    assert delete(second) == 200, "the conversation is over"
+    assert offer()[0] == 409

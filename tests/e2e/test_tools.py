@@ -130,7 +130,12 @@ def test_a_get_tool_fills_the_url_and_reports_success(server, scripted_llm, tick
     async def work(client):
         await client.ask("How many tickets are left?", "There are 12 left.")
         assert client.events("tool_call") == [
-            {"tool_name": "tickets_left", "parameters": ARGUMENTS, "result": {"free": 12}}
+            {
+                "tool_name": "tickets_left",
+                "parameters": ARGUMENTS,
+                "result": {"free": 12},
+                "status": "completed",
+            }
         ]
         spoken_text = " ".join(client.utterances())
         assert (
@@ -171,19 +176,24 @@ def test_a_post_tool_sends_json_and_reports_a_failure(server, scripted_llm, tick
         assert "That did not work." in spoken_text and "I have found it." not in spoken_text, (
             spoken_text
         )
-        result = json.dumps(client.events("tool_call")[0]["result"])
+        tool_call = client.events("tool_call")[0]
+        assert tool_call["status"] == "failed" and list(tool_call["result"]) == ["error"], tool_call
+        result = json.dumps(tool_call["result"])
         assert (
             "503" in result and "closed on Mondays" in result and "sesame-sesame" not in result
         ), result
         await client.ask("Are you still here?", "I am still here.")
 
-    typed_call.run_call(
-        server,
-        create_agent_with_tools(
-            server, llm_server, create_tool(server, ticket_server, "POST", "/rooms/{room}/tickets")
-        ),
-        work,
-    )
+    with server.without_errors():
+        typed_call.run_call(
+            server,
+            create_agent_with_tools(
+                server,
+                llm_server,
+                create_tool(server, ticket_server, "POST", "/rooms/{room}/tickets"),
+            ),
+            work,
+        )
     (request,) = ticket_server.calls
     assert request["method"] == "POST" and request["path"] == "/rooms/blue%20room%2F2/tickets"
     assert json.loads(request["body"]) == {"day": ARGUMENTS["day"], "note": ARGUMENTS["note"]}
@@ -272,7 +282,12 @@ def test_a_client_tool_runs_in_the_client(server, scripted_llm):
         client.send("llm-function-call-result", answer)
         await client.wait_for_utterance("There are 3 left.")
         assert client.events("tool_call") == [
-            {"tool_name": "tickets_left", "parameters": ARGUMENTS, "result": {"free": 3}}
+            {
+                "tool_name": "tickets_left",
+                "parameters": ARGUMENTS,
+                "result": {"free": 3},
+                "status": "completed",
+            }
         ]
         assert client.find_message("llm-function-call-stopped")
         # A finished call accepts no result.

@@ -6,7 +6,7 @@ import {
   ConnectionFailedError,
   RejectedError,
 } from "../../control-api/src/web/pages/call-client.js";
-import { callErrorText } from "../../control-api/src/web/pages/texts.js";
+import { callErrorText, END_TEXTS, endReason } from "../../control-api/src/web/pages/texts.js";
 
 const text = (status, reason, retryAfter) =>
   callErrorText(new RejectedError(status, { error: "x", reason }, retryAfter)).text;
@@ -15,6 +15,14 @@ test("each rejection has its own words", () => {
   const all = [400, 401, 403, 404, 406, 408, 409, 421, 429, 500, 503].map((status) => text(status));
   assert.equal(new Set(all).size, all.length);
   for (const sentence of all) assert.match(sentence, /\.$/);
+});
+
+test("an expired link and a used one have their own page, which says what to do", () => {
+  assert.equal(END_TEXTS[endReason(401)][0], "This link does not work");
+  assert.match(text(401), /Ask the person who sent it for a new one/);
+  assert.equal(END_TEXTS[endReason(409)][0], "The conversation is over");
+  assert.match(text(409), /ask for a new one/);
+  assert.equal(END_TEXTS[endReason(404)][0], "No conversation here");
 });
 
 test("a full server, a busy one and one that is not ready have different words", () => {

@@ -48,7 +48,6 @@ mod turns;
 mod webhook_receiver;
 mod workload;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -120,12 +119,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// Folder of the VAD model, for an in-process engine.
-fn models_dir() -> PathBuf {
-    std::env::var_os("VISAVIS_MODELS_DIR")
-        .map_or_else(|| PathBuf::from(models::paths::DEFAULT_MODELS_DIR), PathBuf::from)
-}
-
 /// Runs the calls, prints the table and writes the report. Returns whether the run completed and
 /// every requirement holds.
 ///
@@ -136,7 +129,7 @@ fn run(args: Args) -> Result<bool, Error> {
     let result = match &plan.mode {
         Mode::Network(target) => network::run(&plan, target),
         Mode::Engine { threads, cpus } => {
-            engine_only::run(&plan, *threads, cpus.as_ref(), &models_dir())
+            engine_only::run(&plan, *threads, cpus.as_ref(), &models::paths::models_dir(None))
         }
     };
     let mut report = result.inspect_err(|_| {

@@ -118,18 +118,20 @@ fn parse_page(query: &str, all: bool) -> Result<Page, ApiError> {
                 Ok(n) if n >= 1 => page.perpage = Some(n.min(MAX_PERPAGE) as i64),
                 _ => add_error("perpage", "must be a whole number of at least 1"),
             },
+            // No stored text contains it, and PostgreSQL rejects it.
+            "search" | "type" if value.contains('\0') => {
+                add_error(&name, "must not contain a NUL character");
+            }
             "search" if value.chars().count() > MAX_SEARCH_CHARS => {
                 add_error("search", "must be at most 200 characters");
             }
-            "search" if !value.is_empty() => {
-                page.search = Some(value.replace('\0', "").to_lowercase())
-            }
+            "search" if !value.is_empty() => page.search = Some(value.to_lowercase()),
             "fromDate" | "toDate" => match (clock::parse_date(&value), &*name) {
                 (None, field) => add_error(field, "must be a date, YYYY-MM-DD"),
                 (day, "fromDate") => page.from = day,
                 (day, _) => page.to = day,
             },
-            "type" if !value.is_empty() => page.kind = Some(value.replace('\0', "")),
+            "type" if !value.is_empty() => page.kind = Some(value.into_owned()),
             _ => {}
         }
     }
@@ -223,6 +225,7 @@ mod tests {
             parse_page(&format!("search={}", "%C3%A4".repeat(200)), false).is_ok(),
             "characters, not bytes"
         );
+        assert_eq!(invalid_fields("search=%00&type=a%00"), ["search", "type"]);
         assert_eq!(invalid_fields("fromDate=21.11.2026&toDate=2026-13-01"), ["fromDate", "toDate"]);
     }
 

@@ -10,12 +10,15 @@ use axum::routing::get;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::config::Branding;
 use crate::http::extract::Path;
 use crate::http::responses::JsonResult;
 use crate::join::{offers, signaling};
+use crate::resources::variants;
 use crate::state::AppState;
-use crate::store::agent::{Agent, AgentSettings};
-use crate::store::json_record;
+use crate::store::agent::{Agent, AgentSettings, Avatar};
+use crate::store::{self, json_record};
+use crate::web;
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/join/{conversation_id}/about", get(about))
@@ -27,11 +30,37 @@ pub(crate) struct About {
     /// Status of the conversation.
     status: String,
     persona_name: String,
+    /// The avatar as calls show it: a data URI.
+    avatar_picture: Option<String>,
+    /// The operator's name, logo and color; null without them.
+    branding: Option<ShownBranding>,
     /// Questions that the page suggests; at most 6.
     suggested_questions: Vec<String>,
     /// Present if the call is recorded and the page must say so.
     #[serde(skip_serializing_if = "Option::is_none")]
     recording: Option<RecordingNotice>,
+}
+
+/// How the pages for visitors look, by the operator's configuration.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Branding")]
+pub(crate) struct ShownBranding {
+    name: Option<String>,
+    /// Address of the logo on this server: PNG or WebP.
+    logo: Option<&'static str>,
+    /// Color of buttons: `#rrggbb`.
+    color: Option<String>,
+}
+
+impl ShownBranding {
+    fn of(branding: &Branding) -> Option<Self> {
+        let shown = Self {
+            name: branding.name.clone(),
+            logo: branding.logo.as_ref().map(|_| web::LOGO),
+            color: branding.color.map(|color| color.to_string()),
+        };
+        (*branding != Branding::default()).then_some(shown)
+    }
 }
 
 /// What a page says about the recording of calls, as in `bot-ready`.
@@ -53,6 +82,23 @@ impl RecordingNotice {
     }
 }
 
+/// The avatar's persona name, otherwise the agent's name.
+pub(super) fn persona_name<'a>(avatar: &'a Avatar, agent_name: &'a str) -> &'a str {
+    avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty()).unwrap_or(agent_name)
+}
+
+/// The picture of an agent's avatar as calls show it.
+pub(super) async fn shown_picture(
+    state: &AppState,
+    workspace: &str,
+    agent: &str,
+    avatar_id: &str,
+    avatar: &Avatar,
+) -> store::Result<Option<String>> {
+    let shown = variants::find_shown_avatar(state, workspace, agent, avatar_id, avatar).await?;
+    Ok(shown.map(|avatar| avatar.display_picture).filter(|picture| !picture.is_empty()))
+}
+
 async fn about(
     State(state): State<Arc<AppState>>,
     Path(id): Path<String>,
@@ -63,10 +109,18 @@ async fn about(
     let row = offers::find_joinable(&state, &claims).await?.row;
     let agent: Agent = json_record::parse_document(&row.agent_document)?;
     let avatar = agent.settings.first_avatar();
-    // The avatar's persona name, otherwise the agent's name.
-    let persona = avatar.persona_name.as_deref().filter(|name| !name.trim().is_empty());
-    let persona_name = persona.unwrap_or(&row.agent_name).to_owned();
+    let persona_name = persona_name(&avatar, &row.agent_name).to_owned();
+    let avatar_picture =
+        shown_picture(&state, &row.workspace, &row.agent, &row.avatar_id, &avatar).await?;
     let suggested_questions = agent.settings.config.suggested_questions.clone();
     let recording = RecordingNotice::of(&state, &agent.settings);
-    Ok(axum::Json(About { status: row.status, persona_name, suggested_questions, recording }))
+    let branding = ShownBranding::of(&state.config.branding);
+    Ok(axum::Json(About {
+        status: row.status,
+        persona_name,
+        avatar_picture,
+        branding,
+        suggested_questions,
+        recording,
+    }))
 }

@@ -18,12 +18,14 @@ use crate::http::body;
 use crate::http::extract::{BaseUrl, Json, Path};
 use crate::http::peer::Peer;
 use crate::http::validate::FieldErrors;
-use crate::join::about::RecordingNotice;
+use crate::join::about::{self, RecordingNotice};
+use crate::join::obstacle;
 use crate::resources::conversations::{self, ContextValue, JoinResponse, NewConversation};
+use crate::resources::demo;
 use crate::state::AppState;
-use crate::store::agent::Agent;
+use crate::store::agent::{Agent, Avatar};
 use crate::store::{self, json_record};
-use crate::web::Pages;
+use crate::web::{Pages, ShownAgent};
 
 /// Maximum size of a visitor's name and id, bytes.
 const MAX_TEXT_BYTES: usize = 200;
@@ -35,6 +37,8 @@ pub(crate) struct EmbeddableAgent {
     pub(crate) workspace: String,
     pub(crate) id: String,
     pub(crate) origins: Vec<String>,
+    name: String,
+    avatar: Avatar,
     recording: Option<RecordingNotice>,
 }
 
@@ -77,20 +81,31 @@ pub(crate) async fn find_embeddable_agent(
     let not_found = || ApiError::NotFound(Resource::Agent);
     let id = store::normalize_id(id).ok_or_else(not_found)?;
     let (workspace, row) = state.store.agent_in_any_workspace(&id).await?.ok_or_else(not_found)?;
-    let Agent { settings, .. } = json_record::parse_document(&row.document)?;
+    let Agent { agent_name, settings, .. } = json_record::parse_document(&row.document)?;
     if !settings.embed.enabled || !settings.is_active {
         return Err(not_found());
     }
     let recording = RecordingNotice::of(state, &settings);
+    let avatar = settings.first_avatar().into_owned();
+    let name = about::persona_name(&avatar, &agent_name).to_owned();
     let origins = settings.embed.origins.into_iter().map(|origin| origin.0).collect();
-    Ok(EmbeddableAgent { workspace, id, origins, recording })
+    Ok(EmbeddableAgent { workspace, id, origins, name, avatar, recording })
+}
+
+/// The agent as a page shows it before the call.
+async fn show(state: &AppState, agent: EmbeddableAgent) -> Result<ShownAgent, ApiError> {
+    let EmbeddableAgent { workspace, id, name, avatar, .. } = agent;
+    let avatar_id = avatar.avatar_key_id.as_deref().unwrap_or_default();
+    let picture = about::shown_picture(state, &workspace, &id, avatar_id, &avatar).await?;
+    Ok(ShownAgent { id, name, picture })
 }
 
 pub(crate) fn routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
     let page = async move |State(state): State<Arc<AppState>>, Path(id): Path<String>| {
         let agent = find_embeddable_agent(&state, &id).await?;
-        Ok::<_, ApiError>(pages.embed(&agent.origins, &json!(agent.recording)))
+        let (origins, recording) = (agent.origins.clone(), json!(agent.recording));
+        Ok::<_, ApiError>(pages.embed(&origins, &recording, &show(&state, agent).await?))
     };
     Router::new().route("/embed/{agent_id}", get(page).post(create_conversation))
 }
@@ -124,6 +139,10 @@ async fn create_conversation(
     if !is_origin_allowed(&headers, &base, &agent.origins) {
         return Err(ApiError::Forbidden("This page may not use the agent"));
     }
+    // The visitor has not been asked for the microphone yet.
+    if let Some(reason) = obstacle::of_agent(&state, &agent.workspace, &agent.id).await? {
+        return Err(ApiError::Unavailable(reason));
+    }
     let new_conversation = NewConversation {
         meeting: None,
         agent: agent.id,
@@ -141,8 +160,14 @@ async fn create_conversation(
 pub(crate) fn landing_routes(pages: &Pages) -> Router<Arc<AppState>> {
     let pages = pages.clone();
     let page = async move |State(state): State<Arc<AppState>>| -> Result<Response, ApiError> {
-        let demo = crate::resources::demo::find(&state).await?;
-        Ok(pages.landing(demo.as_deref()))
+        let Some(id) = demo::find(&state).await? else { return Ok(pages.landing(None)) };
+        let agent = match find_embeddable_agent(&state, &id).await {
+            Ok(agent) => agent,
+            // It is not active.
+            Err(ApiError::NotFound(_)) => return Ok(pages.landing(None)),
+            Err(error) => return Err(error),
+        };
+        Ok(pages.landing(Some(&show(&state, agent).await?)))
     };
     Router::new().route("/", get(page))
 }

@@ -141,6 +141,16 @@ fn ensure_accepting(state: &AppState, row: &Row) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Refuses to start a call whose models are not installed. It is no lack of capacity: the same
+/// request does not succeed later.
+fn ensure_models(state: &AppState, row: &Row, config: &CallConfig) -> Result<(), ApiError> {
+    if row.status != STARTED {
+        return Ok(());
+    }
+    let obstacle = state.engine().call_obstacle(&config.stt, &config.tts);
+    obstacle.map_or(Ok(()), |reason| Err(ApiError::Unavailable(reason)))
+}
+
 /// A call that this server may start.
 struct ClaimedCall {
     row: Row,
@@ -167,6 +177,7 @@ async fn claim_call(state: &AppState, row: &Row, venue: Venue) -> Result<Claimed
         return Err(ApiError::NoCapacity("another server runs the call".into()));
     }
     let config = call_config::build_shared(state, &row, venue).await?;
+    ensure_models(state, &row, &config)?;
     let quota_taken = quota::reserve_call(state, &row).await?;
     let mut commands = Vec::new();
     if is_new {
@@ -227,6 +238,7 @@ pub(super) async fn accept_offer(
 ) -> Result<AcceptedOffer, ApiError> {
     ensure_accepting(state, row)?;
     let config = call_config::build_shared(state, row, Venue::Direct).await?;
+    ensure_models(state, row, &config)?;
     let quota_taken = quota::reserve_call(state, row).await?;
     let mut commands = Vec::new();
     if row.status == STARTED {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use conversation::id::ConversationId;
 
+use super::hang_up::hang_up;
 use super::offers;
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -13,14 +14,18 @@ use crate::store::conversation::{ENDED, STARTED};
 /// Executes a request.
 pub(crate) async fn execute(state: Arc<AppState>, request: RelayedRequest) -> RelayedReply {
     // The router sets the engine, which may be later than the first request.
-    let Some(engine) = state.engine.get() else { return RelayedReply::NotRunning };
+    if state.engine.get().is_none() {
+        return RelayedReply::NotRunning;
+    }
     match request {
         RelayedRequest::Command { conversation, command } => {
             let outcome = state.send_command(conversation, command).await;
             outcome.map_or(RelayedReply::NotRunning, RelayedReply::Command)
         }
         RelayedRequest::HangUp { conversation, connection } => {
-            RelayedReply::HungUp(engine.hang_up(conversation, connection).await)
+            hang_up(&state, conversation, connection)
+                .await
+                .map_or_else(|error| RelayedReply::Refused(error.into()), RelayedReply::HungUp)
         }
         RelayedRequest::Offer { conversation, offer } => accept_offer(&state, conversation, offer)
             .await

@@ -11,7 +11,8 @@
 //!    |   ^                           |                   |        ^                    ^
 //!    |   +------ offer_timeout ------+                   +- offer-+ replaces the       |
 //!    |                                                              connection         |
-//!    +------- ended by the API, or no join within `timeouts.join` ---------------------+
+//!    +------- ended by the API, or no join within `timeouts.join`, --------------------+
+//!             or DELETE of the last offer
 //!
 //!   started and expired: 401      ended, or the call panicked: 409
 //! ```
@@ -43,6 +44,7 @@ use crate::http::extract::{self, Path};
 use crate::http::outage;
 use crate::http::peer::Peer;
 use crate::http::security_headers::call_span;
+use crate::join::hang_up::hang_up;
 use crate::join::offers::{find_joinable, submit_offer};
 use crate::state::AppState;
 use crate::state::join_token::Claims;
@@ -205,7 +207,7 @@ async fn whip_hang_up(
 ) -> Result<StatusCode, ApiError> {
     let (parts, _) = split_request(request);
     let claims = verify_token_for(&state, &parts, &id)?;
-    if state.engine().hang_up(claims.sub, resource.clone()).await {
+    if hang_up(&state, claims.sub, resource.clone()).await? {
         return Ok(StatusCode::OK);
     }
     // A call that ended by itself has no connection to hang up.

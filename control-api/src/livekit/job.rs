@@ -34,6 +34,7 @@ impl From<ApiError> for JobError {
         let is_temporary = matches!(
             error,
             ApiError::NoCapacity(_)
+                | ApiError::Unavailable(_)
                 | ApiError::StoreOutage(_)
                 | ApiError::StoreUnwritable(_)
                 | ApiError::Internal(..)

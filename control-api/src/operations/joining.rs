@@ -16,7 +16,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             (406, "Error", "The offer does not contain Opus"),
             (409, "Error", "The conversation has ended"),
             (429, "Error", "Too many offers"),
-            (503, "NoCapacity", "No capacity"),
+            (503, "NoCapacity", "No capacity, or a model of the agent is not installed"),
         ],
     )
     .body(Body::Sdp)
@@ -44,7 +44,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
             (406, "Error", "The offer does not contain Opus"),
             (409, "Error", "The conversation has ended"),
             (429, "Error", "Too many offers"),
-            (503, "NoCapacity", "No capacity"),
+            (503, "NoCapacity", "No capacity, or a model of the agent is not installed"),
         ],
     )
     .json_body("Offer")

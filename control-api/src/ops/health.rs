@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use engine_api::MissingModel;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,10 +29,47 @@ pub(crate) struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The models that are not installed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing: Vec<MissingItem>,
 }
 
-async fn alive() -> Response {
-    axum::Json(Health { status: "ok", reason: None }).into_response()
+impl Health {
+    fn of(status: &'static str, reason: Option<String>) -> Self {
+        Self { status, reason, missing: Vec::new() }
+    }
+}
+
+/// A model that is not installed.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "MissingModel")]
+struct MissingItem {
+    /// Name of the model.
+    name: &'static str,
+    /// `vad`, `stt`, `tts`, `turn` or `llm`.
+    kind: &'static str,
+    /// Whether agents that name no provider cannot be called without it.
+    needed: bool,
+    /// What to install.
+    reason: String,
+}
+
+impl From<MissingModel> for MissingItem {
+    fn from(model: MissingModel) -> Self {
+        let MissingModel { name, kind, needed, reason } = model;
+        Self { name, kind, needed, reason }
+    }
+}
+
+/// The response of a process that runs.
+pub(crate) async fn alive() -> Response {
+    axum::Json(Health::of("ok", None)).into_response()
+}
+
+/// The response of a server that takes no calls.
+pub(crate) fn not_ready(reason: &str) -> Response {
+    let health = Health::of("not ready", Some(reason.to_owned()));
+    (StatusCode::SERVICE_UNAVAILABLE, axum::Json(health)).into_response()
 }
 
 async fn ready(State(state): State<Arc<AppState>>) -> Response {
@@ -60,21 +98,15 @@ async fn ready(State(state): State<Arc<AppState>>) -> Response {
             .or_else(|| state.engine().models_unavailable())
             .or_else(|| state.livekit.as_ref()?.not_ready_reason())
     };
-    match reason {
+    let (code, status, reason) = match reason {
         // Part of the server takes no calls. The reason is reported, but a load balancer must not
         // remove the server for it.
-        None => match state.engine().degraded_reason() {
-            None => axum::Json(Health { status: "ready", reason: None }).into_response(),
-            Some(reason) => {
-                axum::Json(Health { status: "ready", reason: Some(reason) }).into_response()
-            }
-        },
-        Some(reason) => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            axum::Json(Health { status: "not ready", reason: Some(reason) }),
-        )
-            .into_response(),
-    }
+        None => (StatusCode::OK, "ready", state.engine().degraded_reason()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, "not ready", Some(reason)),
+    };
+    let missing = state.engine.get().map(|engine| engine.missing_models());
+    let missing = missing.into_iter().flatten().map(MissingItem::from).collect();
+    (code, axum::Json(Health { status, reason, missing })).into_response()
 }
 
 #[cfg(test)]

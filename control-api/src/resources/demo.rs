@@ -42,6 +42,7 @@ pub(crate) async fn create(state: &AppState) -> store::Result<()> {
         ),
         "avatars": [{
             "avatar_key_id": avatar.avatar_key_id,
+            "persona_name": avatar.avatar_name,
             "welcome_message": {"wait_time": 1, "messages": [
                 "Hello! Ask me what Visavis is, what it costs, or how to begin.",
                 "Hi there! I answer questions about Visavis. What would you like to know?",

@@ -253,6 +253,7 @@ mod tests {
     fn an_invalid_tool_is_rejected_with_its_field() {
         assert_eq!(invalid_fields(|t| t["schema"] = Value::Null), ["schema.name"]);
         assert_eq!(invalid_fields(|t| t["type"] = "tool.magic".into()), ["type"]);
+        assert_eq!(invalid_fields(|t| t["type"] = Value::Null), ["type"]);
         for name in ["a".repeat(65), "what is it?".into()] {
             let mut tool = body();
             tool["schema"]["name"] = name.into();

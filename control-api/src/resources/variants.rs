@@ -11,9 +11,10 @@ use serde_json::json;
 
 use super::backgrounds::images::Images;
 use crate::clock;
+use crate::config::StockAvatar;
 use crate::error::ApiError;
 use crate::http::quota;
-use crate::resources::custom_avatars;
+use crate::resources::{avatars, custom_avatars};
 use crate::state::AppState;
 use crate::store::agent::{AgentSettings, Avatar};
 use crate::store::background::{Background, sha256_hex};
@@ -400,15 +401,39 @@ pub(crate) async fn find_shown(
     row: &Row,
     avatar: &Avatar,
 ) -> store::Result<Option<ShownVariant>> {
+    find_variant(state, &row.workspace, &row.agent, &row.avatar_id, avatar).await
+}
+
+async fn find_variant(
+    state: &AppState,
+    workspace: &str,
+    agent: &str,
+    avatar_id: &str,
+    avatar: &Avatar,
+) -> store::Result<Option<ShownVariant>> {
     let Some(chosen) = Choice::of(avatar) else { return Ok(None) };
-    let sizes = own_sizes(state, &row.workspace, [chosen].into_iter()).await?;
+    let sizes = own_sizes(state, workspace, [chosen].into_iter()).await?;
     let own_size = sizes.get(chosen.base).copied().unwrap_or_default();
     match chosen.with_own_size(own_size).and_then(|choice| choice.content_key()) {
         None => Ok(None),
-        Some(key) => {
-            state.store.shown_variant(&row.workspace, &row.agent, &row.avatar_id, &key).await
-        }
+        Some(key) => state.store.shown_variant(workspace, agent, avatar_id, &key).await,
     }
+}
+
+/// The avatar of an agent, with the picture of what its calls show.
+pub(crate) async fn find_shown_avatar(
+    state: &AppState,
+    workspace: &str,
+    agent: &str,
+    avatar_id: &str,
+    avatar: &Avatar,
+) -> store::Result<Option<StockAvatar>> {
+    let Some(found) = avatars::find(state, workspace, avatar_id).await? else { return Ok(None) };
+    let shown = find_variant(state, workspace, agent, avatar_id, avatar).await?;
+    Ok(Some(match shown {
+        Some(shown) => avatars::with_picture(found, &shown.output),
+        None => found,
+    }))
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ impl Relay {
     /// Closes a connection of another server; false if it does not exist.
     ///
     /// # Errors
-    /// See [`Self::ask`].
+    /// Its refusal; otherwise see [`Self::ask`].
     pub(crate) async fn hang_up(
         &self,
         target: &str,
@@ -171,7 +171,10 @@ impl Relay {
     ) -> Result<bool, ApiError> {
         let request = RelayedRequest::HangUp { conversation, connection };
         let reply = self.ask(target, &request).await?.ok_or_else(no_reply)?;
-        Ok(matches!(reply, RelayedReply::HungUp(true)))
+        match reply {
+            RelayedReply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(matches!(reply, RelayedReply::HungUp(true))),
+        }
     }
 
     /// Sends a request and waits for its reply. `None` if the other server has not taken the request

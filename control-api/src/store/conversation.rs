@@ -336,6 +336,25 @@ fn push_filter(page: &Page, sql: &mut SqlBuilder, workspace: &str) {
     page.push_filter(sql, workspace, true, &statuses);
 }
 
+/// Number of all conversations that match a page.
+async fn count_conversations(
+    connection: &mut sqlx::AnyConnection,
+    workspace: &str,
+    page: &Page,
+) -> Result<i64> {
+    let all = Page { offset: page.offset, perpage: page.perpage, ..Page::default() };
+    if *page == all {
+        return Ok(sqlx::query_scalar("SELECT conversations FROM workspace WHERE id = $1")
+            .bind(workspace)
+            .fetch_optional(connection)
+            .await?
+            .unwrap_or(0));
+    }
+    let mut count = SqlBuilder::new("SELECT COUNT(*) FROM conversation");
+    push_filter(page, &mut count, workspace);
+    count.fetch_count(connection).await
+}
+
 impl Store {
     /// One conversation of a workspace.
     pub(crate) async fn conversation(&self, workspace: &str, id: &str) -> Result<Option<Row>> {
@@ -355,17 +374,18 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<Row>, i64)> {
+        let mut snapshot = self.begin_read().await?;
         let perpage = page.perpage.unwrap_or(i64::MAX);
         let peek = Page { perpage: Some(perpage.max(MIN_PEEKED_MATCHES)), ..page.clone() };
         let mut sql = SqlBuilder::new("SELECT id FROM conversation");
         push_filter(page, &mut sql, workspace);
         peek.push_window(&mut sql);
-        let matches: Vec<(String,)> = sql.fetch_all(self.reader_pool()).await?;
+        let matches: Vec<(String,)> = sql.fetch_all(&mut *snapshot).await?;
         let found = matches.len() as i64;
         let total = if found < perpage.max(MIN_PEEKED_MATCHES) && (found > 0 || page.offset == 0) {
             page.offset + found
         } else {
-            self.count_conversations(workspace, page).await?
+            count_conversations(&mut snapshot, workspace, page).await?
         };
         let limit = usize::try_from(perpage).unwrap_or(usize::MAX);
         let ids: Vec<String> = matches.into_iter().take(limit).map(|(id,)| id).collect();
@@ -374,21 +394,9 @@ impl Store {
         }
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM conversation WHERE id IN ("));
         sql.bind_all(&ids).push(") ORDER BY created_at DESC, id DESC");
-        Ok((sql.fetch_all(self.reader_pool()).await?, total))
-    }
-
-    async fn count_conversations(&self, workspace: &str, page: &Page) -> Result<i64> {
-        let all = Page { offset: page.offset, perpage: page.perpage, ..Page::default() };
-        if *page == all {
-            return Ok(sqlx::query_scalar("SELECT conversations FROM workspace WHERE id = $1")
-                .bind(workspace)
-                .fetch_optional(self.reader_pool())
-                .await?
-                .unwrap_or(0));
-        }
-        let mut count = SqlBuilder::new("SELECT COUNT(*) FROM conversation");
-        push_filter(page, &mut count, workspace);
-        count.fetch_count(self.reader_pool()).await
+        let rows = sql.fetch_all(&mut *snapshot).await?;
+        snapshot.commit().await?;
+        Ok((rows, total))
     }
 
     /// Conversations not joined, created at or before `before`, of this server or of one that is no

@@ -424,14 +424,17 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<Row>, i64)> {
+        let mut snapshot = self.begin_read().await?;
         let mut count = SqlBuilder::new("SELECT COUNT(*) FROM custom_avatar");
         page.push_filter(&mut count, workspace, false, &[]);
         count.push(NO_BACKGROUND);
-        let total = count.fetch_count(self.reader_pool()).await?;
+        let total = count.fetch_count(&mut *snapshot).await?;
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM custom_avatar"));
         page.push_filter(&mut sql, workspace, false, &[]);
         sql.push(NO_BACKGROUND);
         page.push_window(&mut sql);
-        Ok((sql.fetch_all(self.reader_pool()).await?, total))
+        let rows = sql.fetch_all(&mut *snapshot).await?;
+        snapshot.commit().await?;
+        Ok((rows, total))
     }
 }

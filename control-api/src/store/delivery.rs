@@ -328,18 +328,20 @@ impl Store {
         page: &Page,
     ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
         const WHICH: &str = "WHERE conversation = $1 AND state <> 'unreadable'";
+        let mut snapshot = self.begin_read().await?;
         let total =
             sqlx::query_scalar(AssertSqlSafe(format!("SELECT COUNT(*) FROM delivery {WHICH}")))
                 .bind(conversation)
-                .fetch_one(self.reader_pool())
+                .fetch_one(&mut *snapshot)
                 .await?;
         let sql = format!("{SELECT_LOG_ENTRIES} {WHICH} ORDER BY sequence LIMIT $2 OFFSET $3");
         let rows = sqlx::query_as(AssertSqlSafe(sql))
             .bind(conversation)
             .bind(page.perpage.unwrap_or(i64::MAX))
             .bind(page.offset)
-            .fetch_all(self.reader_pool())
+            .fetch_all(&mut *snapshot)
             .await?;
+        snapshot.commit().await?;
         Ok((rows, total))
     }
 
@@ -349,11 +351,12 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<DeliveryLogEntry>, i64)> {
+        let mut snapshot = self.begin_read().await?;
         let total = sqlx::query_scalar(
             "SELECT COUNT(*) FROM delivery WHERE workspace = $1 AND state = 'dead'",
         )
         .bind(workspace)
-        .fetch_one(self.reader_pool())
+        .fetch_one(&mut *snapshot)
         .await?;
         let sql = format!(
             "{SELECT_LOG_ENTRIES} WHERE workspace = $1 AND state = 'dead' \
@@ -363,8 +366,9 @@ impl Store {
             .bind(workspace)
             .bind(page.perpage.unwrap_or(i64::MAX))
             .bind(page.offset)
-            .fetch_all(self.reader_pool())
+            .fetch_all(&mut *snapshot)
             .await?;
+        snapshot.commit().await?;
         Ok((rows, total))
     }
 

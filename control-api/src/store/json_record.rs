@@ -205,13 +205,16 @@ impl Store {
         workspace: &str,
         page: &Page,
     ) -> Result<(Vec<Row>, i64)> {
+        let mut snapshot = self.begin_read().await?;
         let mut count = SqlBuilder::new(format!("SELECT COUNT(*) FROM {}", table.name()));
         page.push_filter(&mut count, workspace, true, &[]);
-        let total = count.fetch_count(self.reader_pool()).await?;
+        let total = count.fetch_count(&mut *snapshot).await?;
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM {}", table.name()));
         page.push_filter(&mut sql, workspace, true, &[]);
         page.push_window(&mut sql);
-        Ok((sql.fetch_all(self.reader_pool()).await?, total))
+        let rows = sql.fetch_all(&mut *snapshot).await?;
+        snapshot.commit().await?;
+        Ok((rows, total))
     }
 
     /// The agent with this id in any workspace, with that workspace. For visitors, who belong to

@@ -342,13 +342,16 @@ impl Store {
 
     /// One page and the number of all matches.
     pub(crate) async fn kb_page(&self, workspace: &str, page: &Page) -> Result<(Vec<Row>, i64)> {
+        let mut snapshot = self.begin_read().await?;
         let mut count = SqlBuilder::new("SELECT COUNT(*) FROM kb");
         page.push_filter(&mut count, workspace, false, &[]);
-        let total = count.fetch_count(self.reader_pool()).await?;
+        let total = count.fetch_count(&mut *snapshot).await?;
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM kb"));
         page.push_filter(&mut sql, workspace, false, &[]);
         page.push_window(&mut sql);
-        Ok((sql.fetch_all(self.reader_pool()).await?, total))
+        let rows = sql.fetch_all(&mut *snapshot).await?;
+        snapshot.commit().await?;
+        Ok((rows, total))
     }
 
     /// The documents of a knowledge base, in the order in which they were added.

@@ -1,7 +1,9 @@
 //! The database migrations, compiled into the program.
 
 use sqlx::SqlSafeStr as _;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+
+use super::{Error, Result};
 
 /// Number, name and SQL of each migration: the files of `migrations/`. A released file never
 /// changes.
@@ -40,9 +42,53 @@ pub(super) fn migrator() -> Migrator {
     Migrator::with_migrations(MIGRATIONS.iter().map(step).collect())
 }
 
+/// The error of migrations that did not run.
+pub(super) fn error(error: MigrateError) -> Error {
+    match error {
+        MigrateError::VersionMissing(found) => newer(found),
+        other => other.into(),
+    }
+}
+
+/// Checks that this release knows a schema: the number of the last migration of a database.
+///
+/// # Errors
+/// A newer release has migrated it.
+pub(super) fn check(schema: i64) -> Result<()> {
+    if schema > newest() { Err(newer(schema)) } else { Ok(()) }
+}
+
+fn newer(found: i64) -> Error {
+    Error::NewerSchema { found, known: newest() }
+}
+
+fn newest() -> i64 {
+    MIGRATIONS.last().map_or(0, |(version, ..)| *version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{DatabaseLocation, Store};
+
+    #[tokio::test]
+    async fn a_database_of_a_newer_release_is_refused() {
+        let file = std::env::temp_dir().join(format!("visavis-newer-{}.db", std::process::id()));
+        let store = Store::open(DatabaseLocation::File(&file)).await.unwrap();
+        sqlx::query(
+            "INSERT INTO _sqlx_migrations \
+             (version, description, success, checksum, execution_time) \
+             VALUES (9001, 'later', TRUE, X'00', 0)",
+        )
+        .execute(&store.writers.get())
+        .await
+        .unwrap();
+        store.close().await;
+        let refused = Store::open(DatabaseLocation::File(&file)).await.err().unwrap().to_string();
+        let expected = "a newer release of Visavis has changed the database (schema 9001; ";
+        assert!(refused.starts_with(expected), "{refused}");
+        std::fs::remove_file(file).unwrap();
+    }
 
     #[test]
     fn each_file_is_a_step() {

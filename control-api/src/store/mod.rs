@@ -13,6 +13,7 @@ pub(crate) mod api_key;
 pub(crate) mod background;
 mod command;
 pub(crate) mod conversation;
+mod copy;
 pub(crate) mod crash_points;
 pub(crate) mod credential;
 pub(crate) mod custom_avatar;
@@ -129,6 +130,17 @@ pub enum Error {
     /// The migrations failed.
     #[error("cannot migrate the database: {0}")]
     Migrate(#[from] sqlx::migrate::MigrateError),
+    /// A newer release has migrated the database.
+    #[error(
+        "a newer release of Visavis has changed the database (schema {found}; this release knows \
+         {known}): run that release, or restore a backup of this one"
+    )]
+    NewerSchema {
+        /// Number of a migration that this release does not know.
+        found: i64,
+        /// Number of the last migration that it knows.
+        known: i64,
+    },
     /// A row does not hold what was written into it.
     #[error("a row of {0} is corrupt: {1}")]
     CorruptRow(&'static str, String),
@@ -160,6 +172,7 @@ impl Error {
         match sql {
             Some(sqlx::Error::Database(error)) => error.message().to_owned(),
             Some(sqlx::Error::PoolTimedOut) => "it does not respond".to_owned(),
+            Some(sqlx::Error::Io(error)) => error.to_string(),
             _ => self.to_string(),
         }
     }
@@ -270,7 +283,7 @@ impl Store {
             )
         } else {
             let writer = sqlite_writer_pool().connect_with(write_options).await?;
-            migrations::migrator().run(&writer).await?;
+            migrations::migrator().run(&writer).await.map_err(migrations::error)?;
             let readers = sqlite_reader_pool().connect_with(read_options).await?;
             let writers = WriterPool::of_file(writer);
             (writers.clone(), writers, readers)
@@ -310,6 +323,18 @@ impl Store {
                 .await?;
         connection.close().await?;
         Ok(may.unwrap_or(false))
+    }
+
+    /// Whether a server has used the database. Read-only.
+    pub(crate) async fn has_tables(location: DatabaseLocation<'_>) -> Result<bool> {
+        let mut connection = connect_reader(location).await?;
+        let found = sqlx::query("SELECT id FROM workspace LIMIT 1");
+        let found = found.fetch_optional(&mut connection).await;
+        connection.close().await?;
+        match found {
+            Err(sqlx::Error::Database(error)) if is_missing_table(&*error) => Ok(false),
+            other => other.map(|_| true).map_err(Error::from),
+        }
     }
 
     /// Id and name of each workspace of a database, also of an older server. Read-only.
@@ -383,6 +408,14 @@ impl Store {
         tx.commit().await
     }
 
+    /// Starts a read transaction: its statements see one state of the database. A page and the
+    /// number of all matches are read in one.
+    async fn begin_read(&self) -> Result<sqlx::Transaction<'static, Db>> {
+        let statement =
+            if self.shared { "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" } else { "BEGIN" };
+        Ok(self.reader_pool.begin_with(statement).await?)
+    }
+
     /// The pool for reads.
     pub(crate) fn reader_pool(&self) -> &AnyPool {
         &self.reader_pool
@@ -442,9 +475,9 @@ impl Store {
     }
 }
 
-/// A connection that does not migrate the database.
 /// Host, port and name of a database, without the credentials of its URL.
-pub(crate) fn database_address(url: &str) -> String {
+#[must_use]
+pub fn database_address(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => format!(
             "{}:{}{}",
@@ -459,6 +492,7 @@ pub(crate) fn database_address(url: &str) -> String {
 /// Maximum time until a database accepts a connection for a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// A connection that does not migrate the database.
 async fn connect_reader(location: DatabaseLocation<'_>) -> Result<sqlx::AnyConnection> {
     sqlx::any::install_default_drivers();
     let options = match location {
@@ -513,6 +547,23 @@ mod tests {
         let file =
             std::env::temp_dir().join(format!("visavis-store-{name}-{}.db", std::process::id()));
         (Store::open(DatabaseLocation::File(&file)).await.unwrap(), file)
+    }
+
+    #[tokio::test]
+    async fn a_read_transaction_sees_one_state_of_the_database() {
+        let (store, file) = open_test_store("snapshot").await;
+        let settings = async |executor: &mut sqlx::AnyConnection| {
+            SqlBuilder::new("SELECT COUNT(*) FROM setting").fetch_count(executor).await.unwrap()
+        };
+        let mut snapshot = store.begin_read().await.unwrap();
+        let before = settings(&mut snapshot).await;
+        store.set_setting("added", "meanwhile").await.unwrap();
+        assert_eq!(settings(&mut snapshot).await, before);
+        snapshot.commit().await.unwrap();
+        let mut later = store.begin_read().await.unwrap();
+        assert_eq!(settings(&mut later).await, before + 1);
+        drop((later, store));
+        let _ = std::fs::remove_file(file);
     }
 
     #[tokio::test]

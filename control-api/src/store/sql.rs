@@ -2,7 +2,7 @@
 //! databases.
 
 use sqlx::any::AnyArguments;
-use sqlx::{Arguments as _, AssertSqlSafe, Encode, FromRow, Type};
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, Executor, FromRow, Type};
 
 use super::{Db, Result};
 
@@ -49,21 +49,29 @@ impl SqlBuilder {
     }
 
     /// Runs the statement and returns all rows.
-    pub(crate) async fn fetch_all<T>(self, pool: &sqlx::Pool<Db>) -> Result<Vec<T>>
+    pub(crate) async fn fetch_all<'e, T>(
+        self,
+        executor: impl Executor<'e, Database = Db>,
+    ) -> Result<Vec<T>>
     where
         T: for<'r> FromRow<'r, sqlx::any::AnyRow> + Send + Unpin,
     {
         if let Some(error) = self.bind_error {
             return Err(error.into());
         }
-        Ok(sqlx::query_as_with(AssertSqlSafe(self.text), self.values).fetch_all(pool).await?)
+        Ok(sqlx::query_as_with(AssertSqlSafe(self.text), self.values).fetch_all(executor).await?)
     }
 
     /// Runs a counting statement and returns the number.
-    pub(crate) async fn fetch_count(self, pool: &sqlx::Pool<Db>) -> Result<i64> {
+    pub(crate) async fn fetch_count<'e>(
+        self,
+        executor: impl Executor<'e, Database = Db>,
+    ) -> Result<i64> {
         if let Some(error) = self.bind_error {
             return Err(error.into());
         }
-        Ok(sqlx::query_scalar_with(AssertSqlSafe(self.text), self.values).fetch_one(pool).await?)
+        Ok(sqlx::query_scalar_with(AssertSqlSafe(self.text), self.values)
+            .fetch_one(executor)
+            .await?)
     }
 }

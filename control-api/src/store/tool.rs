@@ -11,7 +11,7 @@ use super::headers::Headers;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Tool")]
 pub(crate) struct ToolDocument {
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     pub(crate) kind: ToolKind,
     pub(crate) schema: ToolSchema,
     /// Required by a `tool.api`; null for a `tool.client`.

@@ -294,13 +294,16 @@ impl Store {
                 sql.push(concat!(" AND ", shown_status!(), " = ")).bind(kind.to_uppercase());
             }
         };
+        let mut snapshot = self.begin_read().await?;
         let mut count = SqlBuilder::new("SELECT COUNT(*) FROM video");
         push_filter(&mut count);
-        let total = count.fetch_count(self.reader_pool()).await?;
+        let total = count.fetch_count(&mut *snapshot).await?;
         let mut sql = SqlBuilder::new(format!("SELECT {COLUMNS} FROM video"));
         push_filter(&mut sql);
         page.push_window(&mut sql);
-        Ok((sql.fetch_all(self.reader_pool()).await?, total))
+        let rows = sql.fetch_all(&mut *snapshot).await?;
+        snapshot.commit().await?;
+        Ok((rows, total))
     }
 
     /// Ids of the videos that were finished before `before`.

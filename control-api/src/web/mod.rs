@@ -6,7 +6,9 @@
 //! There is no inline code, so the content security policy can forbid it. The caller decides which
 //! agent may be embedded, and where; this module only builds the response.
 
+mod branding;
 mod console;
+pub(crate) mod error_page;
 
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +20,10 @@ use axum::routing::get;
 use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+pub(crate) use self::branding::LOGO;
+use crate::config::Branding;
+use crate::error::{ApiError, Resource};
 
 const LANDING: &str = include_str!("pages/landing.html");
 const CALL: &str = include_str!("pages/call.html");
@@ -57,6 +63,7 @@ const ASSETS: &[Asset] = &[
 pub struct Pages {
     /// Escaped JSON.
     ice_servers: String,
+    branding: Branding,
     /// Origin of the storage of recordings, if the console must be permitted to read it.
     media_origin: Option<String>,
 }
@@ -66,7 +73,17 @@ impl Pages {
     /// that need it), `[]` for none.
     #[must_use]
     pub fn new(ice_servers: &Value) -> Self {
-        Self { ice_servers: escape(&ice_servers.to_string()), media_origin: None }
+        Self {
+            ice_servers: escape(&ice_servers.to_string()),
+            branding: Branding::default(),
+            media_origin: None,
+        }
+    }
+
+    /// Gives the pages for visitors the operator's name, logo and color.
+    #[must_use]
+    pub fn with_branding(self, branding: Branding) -> Self {
+        Self { branding, ..self }
     }
 
     /// Permits the console to play recordings from this origin. Those with `https` need none.
@@ -82,49 +99,143 @@ impl Pages {
     /// The first two are the same for every id. Only an offer with a token reveals whether the
     /// conversation exists.
     pub fn router<S: Clone + Send + Sync + 'static>(&self) -> Router<S> {
-        let call = self.call(&Value::Null);
-        let meet = Bytes::from(MEET.replace("{{ice_servers}}", &self.ice_servers));
+        let call = self.call(&Value::Null, None);
+        let meet = Bytes::from(fill(MEET, &[("ice_servers", &self.ice_servers)]));
+        let style = branding::style(&self.branding).map(Bytes::from);
+        let logo = self.branding.logo.clone();
         Router::new()
             .route(
                 "/join/{conversation_id}",
-                get(move || async move { page(call, SELF, None, "'none'") }),
+                get(move || async move { page(call, PICTURES, None, "'none'") }),
             )
             .route("/meet/{conversation_id}", get(move || async move { meet_page(meet) }))
             .route("/assets/{file}", get(asset))
+            .route(
+                "/assets/branding.css",
+                get(async move |request: HeaderMap| match &style {
+                    Some(style) => served_content(CSS, style.clone(), &request),
+                    None => not_found(),
+                }),
+            )
+            .route(
+                branding::LOGO,
+                get(async move |request: HeaderMap| match &logo {
+                    Some(logo) => served_content(logo.media_type, logo.content.clone(), &request),
+                    None => not_found(),
+                }),
+            )
             .merge(console::router(self.media_origin.as_deref()))
     }
 
-    fn call(&self, recording: &Value) -> Bytes {
-        let page = CALL.replace("{{recording}}", &escape(&recording.to_string()));
-        Bytes::from(page.replace("{{ice_servers}}", &self.ice_servers))
+    fn call(&self, recording: &Value, agent: Option<&ShownAgent>) -> Bytes {
+        let name = agent.map(|agent| agent.name.trim()).filter(|name| !name.is_empty());
+        let (title, words) = match name {
+            Some(name) => (
+                format!("Ready to talk with {name}?"),
+                format!("{name} is an AI agent. It shows a face, but it is a program."),
+            ),
+            None => ("Ready to talk?".to_owned(), SPEAKING_WITH_AN_AGENT.to_owned()),
+        };
+        let picture = agent.and_then(ShownAgent::picture_source);
+        let values: [(&str, &str); 6] = [
+            ("recording", &escape(&recording.to_string())),
+            ("ice_servers", &self.ice_servers),
+            ("agent_name", &escape(name.unwrap_or_default())),
+            ("welcome_title", &escape(&title)),
+            ("welcome_words", &escape(&words)),
+            ("picture", picture.as_deref().unwrap_or("hidden")),
+        ];
+        self.with_branding_values(&values, |values| fill(CALL, values)).into()
+    }
+
+    /// Calls `render` with the values of the branding in addition.
+    fn with_branding_values(
+        &self,
+        values: &[(&str, &str)],
+        render: impl FnOnce(&[(&str, &str)]) -> String,
+    ) -> String {
+        let [name, line, style] = [branding::name, branding::line, branding::style_link]
+            .map(|render| render(&self.branding));
+        let own: [(&str, &str); 3] =
+            [("brand_name", &name), ("brand", &line), ("brand_style", &style)];
+        render(&[values, &own].concat())
     }
 
     /// `GET /`, with a link to the demo agent if there is one.
     #[must_use]
-    pub fn landing(&self, demo: Option<&str>) -> Response<Body> {
+    pub fn landing(&self, demo: Option<&ShownAgent>) -> Response<Body> {
         let link = demo.map_or_else(String::new, |agent| {
             format!(
                 r#"<a class="button primary" href="/embed/{}">Talk with the demo agent</a>"#,
-                escape(agent)
+                escape(&agent.id)
             )
         });
-        page(Bytes::from(LANDING.replace("<!--demo-->", &link)), SELF, None, "'none'")
+        let shown = demo.map_or_else(String::new, |agent| {
+            let picture = agent.picture_source().map_or_else(String::new, |source| {
+                format!(r#"<img class="picture" alt="" {source}>"#)
+            });
+            format!(
+                r#"<p class="landing-agent">{picture}<span><strong>{}</strong><br>An AI agent: it shows a face, but it is a program.</span></p>"#,
+                escape(&agent.name)
+            )
+        });
+        let values: [(&str, &str); 2] = [("demo_link", &link), ("demo_agent", &shown)];
+        let content = self.with_branding_values(&values, |values| fill(LANDING, values));
+        page(content.into(), PICTURES, None, "'none'")
     }
 
     /// `GET /embed/{agentId}` of an agent that may be embedded. Without origins, any page may frame
     /// it. `recording`: the notice that the calls are recorded (`{"notice": true, "optional": …}`), or
     /// null. A join page reads its own with its token.
     #[must_use]
-    pub fn embed(&self, origins: &[String], recording: &Value) -> Response<Body> {
-        let call = self.call(recording);
+    pub fn embed(
+        &self,
+        origins: &[String],
+        recording: &Value,
+        agent: &ShownAgent,
+    ) -> Response<Body> {
+        let call = self.call(recording, Some(agent));
         let sources: Vec<&str> =
             origins.iter().map(String::as_str).filter(|origin| is_csp_source(origin)).collect();
         match (origins.is_empty(), sources.is_empty()) {
-            (true, _) => page(call, SELF, None, ""),
-            (false, true) => page(call, SELF, None, "'none'"),
-            (false, false) => page(call, SELF, None, &sources.join(" ")),
+            (true, _) => page(call, PICTURES, None, ""),
+            (false, true) => page(call, PICTURES, None, "'none'"),
+            (false, false) => page(call, PICTURES, None, &sources.join(" ")),
         }
     }
+}
+
+/// An agent as a page shows it before the call.
+#[derive(Clone, Debug, Default)]
+pub struct ShownAgent {
+    /// Its id.
+    pub id: String,
+    /// The name of its persona, otherwise its own.
+    pub name: String,
+    /// A data URI.
+    pub picture: Option<String>,
+}
+
+impl ShownAgent {
+    /// The attribute of an image element.
+    fn picture_source(&self) -> Option<String> {
+        let picture = self.picture.as_deref().filter(|uri| uri.starts_with("data:image/"))?;
+        Some(format!(r#"src="{}""#, escape(picture)))
+    }
+}
+
+/// Fills the places of a template, such as `{{name}}`, in one pass: a value may contain such a text.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").unwrap_or((part, ""));
+        text.push_str(
+            values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value),
+        );
+        text.push_str(rest);
+    }
+    text
 }
 
 /// Which devices a page may use.
@@ -132,6 +243,11 @@ const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-poli
 
 /// Default source of a page's images and connections.
 const SELF: &str = "'self'";
+/// Source of images of a page that shows an avatar, whose picture is a data URI.
+const PICTURES: &str = "'self' data:";
+/// What a page says before the call if it does not know the agent's name.
+const SPEAKING_WITH_AN_AGENT: &str =
+    "You are about to speak with an AI agent. It shows a face, but it is a program.";
 
 /// Whether a text can be one source of a Content-Security-Policy: it must not end the directive or
 /// add another source.
@@ -202,10 +318,18 @@ async fn asset(Path(file): Path<String>, request: HeaderMap) -> Response<Body> {
 /// One file of a list; 304 if the browser already has it.
 fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
     let Some((_, media_type, content)) = assets.iter().find(|(name, ..)| *name == file) else {
-        return (StatusCode::NOT_FOUND, axum::Json(serde_json::json!({"error": "Not found"})))
-            .into_response();
+        return not_found();
     };
-    let digest = Sha256::digest(content.as_bytes());
+    served_content(media_type, Bytes::from_static(content.as_bytes()), request)
+}
+
+fn not_found() -> Response<Body> {
+    ApiError::NotFound(Resource::Route).into_response()
+}
+
+/// A file; 304 if the browser already has it.
+fn served_content(media_type: &str, content: Bytes, request: &HeaderMap) -> Response<Body> {
+    let digest = Sha256::digest(&content);
     let tag = format!(
         "\"{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}\"",
         digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]
@@ -214,7 +338,7 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
         request.get(header::IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
     // An old page with new scripts would be worse than one request for every load.
     let headers = [
-        (header::CONTENT_TYPE, (*media_type).to_owned()),
+        (header::CONTENT_TYPE, media_type.to_owned()),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
         (header::CACHE_CONTROL, "no-cache".to_owned()),
         (header::ETAG, tag),
@@ -222,7 +346,7 @@ fn served(assets: &[Asset], file: &str, request: &HeaderMap) -> Response<Body> {
     if known {
         (StatusCode::NOT_MODIFIED, headers).into_response()
     } else {
-        (headers, *content).into_response()
+        (headers, content).into_response()
     }
 }
 
@@ -248,6 +372,7 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::config::{BrandColor, Logo};
 
     async fn body(response: Response<Body>) -> String {
         String::from_utf8(to_bytes(response.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
@@ -291,7 +416,8 @@ mod tests {
             page.headers()["content-security-policy"].to_str().unwrap().to_owned()
         };
         let connections = "connect-src 'self' http://localhost:8000;";
-        assert_eq!(policy(&meet), policy(&join).replace("connect-src 'self';", connections));
+        let without_pictures = policy(&join).replace("img-src 'self' data:;", "img-src 'self';");
+        assert_eq!(policy(&meet), without_pictures.replace("connect-src 'self';", connections));
         assert_ne!(policy(&meet), policy(&join));
         let page = body(meet).await;
         assert!(page.contains("data-ice-servers=\"[{&quot;urls&quot;:"), "{page}");
@@ -301,7 +427,7 @@ mod tests {
     #[tokio::test]
     async fn every_file_that_a_page_or_a_module_names_is_served() {
         let pages = Pages::new(&json!([]));
-        for text in [LANDING, CALL, MEET] {
+        for text in [LANDING, CALL, MEET, error_page::MESSAGE] {
             for part in text.split("/assets/").skip(1) {
                 let name = part.split('"').next().unwrap();
                 assert_eq!(
@@ -339,7 +465,7 @@ mod tests {
 
     #[test]
     fn no_page_has_a_script_or_a_style_of_its_own() {
-        for text in [LANDING, CALL, MEET] {
+        for text in [LANDING, CALL, MEET, error_page::MESSAGE] {
             assert!(
                 !text.contains("<style")
                     && !text.contains(" style=")
@@ -371,9 +497,8 @@ mod tests {
 
     #[tokio::test]
     async fn ice_servers_reach_the_page_as_text_only() {
-        let page =
-            body(Pages::new(&json!([{"urls": "turn:a\"><script>b'"}])).embed(&[], &Value::Null))
-                .await;
+        let pages = Pages::new(&json!([{"urls": "turn:a\"><script>b'"}]));
+        let page = body(pages.embed(&[], &Value::Null, &ShownAgent::default())).await;
         assert!(
             page.contains(
                 "data-ice-servers=\"[{&quot;urls&quot;:\
@@ -387,10 +512,11 @@ mod tests {
     async fn the_notice_of_a_recording_is_in_the_embed_page() {
         let pages = Pages::new(&json!([{"urls": "turn:{{recording}}"}]));
         let notice = json!({"notice": true, "optional": false});
-        let embed = body(pages.embed(&[], &notice)).await;
+        let embed = body(pages.embed(&[], &notice, &ShownAgent::default())).await;
         let attribute = "data-recording=\"{&quot;notice&quot;:true,&quot;optional&quot;:false}\"";
         assert!(embed.contains(attribute), "{embed}");
-        for page in [pages.embed(&[], &Value::Null), fetch(&pages, "/join/x").await] {
+        let embed = pages.embed(&[], &Value::Null, &ShownAgent::default());
+        for page in [embed, fetch(&pages, "/join/x").await] {
             let page = body(page).await;
             assert!(page.contains("data-recording=\"null\""), "{page}");
         }
@@ -399,8 +525,60 @@ mod tests {
     #[tokio::test]
     async fn the_landing_page_links_the_demo_only_where_there_is_one() {
         let pages = Pages::new(&json!([]));
-        assert!(body(pages.landing(Some("abc"))).await.contains("href=\"/embed/abc\""));
-        assert!(!body(pages.landing(None)).await.contains("/embed/"));
+        let shown = body(pages.landing(Some(&agent("Clara")))).await;
+        assert!(shown.contains("href=\"/embed/abc\""), "{shown}");
+        assert!(shown.contains("src=\"data:image/webp;base64,AA\""), "{shown}");
+        assert!(shown.contains("<strong>Clara</strong>"), "{shown}");
+        let none = body(pages.landing(None)).await;
+        assert!(!none.contains("/embed/") && !none.contains("<img"), "{none}");
+    }
+
+    /// An agent with a picture.
+    fn agent(name: &str) -> ShownAgent {
+        let picture = Some("data:image/webp;base64,AA".to_owned());
+        ShownAgent { id: "abc".into(), name: name.into(), picture }
+    }
+
+    #[tokio::test]
+    async fn an_embed_page_shows_its_agent_before_any_script_runs() {
+        let pages = Pages::new(&json!([]));
+        let page = body(pages.embed(&[], &Value::Null, &agent("{{brand}} <b>"))).await;
+        assert!(page.contains("Ready to talk with {{brand}} &lt;b&gt;?</h1>"), "{page}");
+        assert!(page.contains("alt=\"\" src=\"data:image/webp;base64,AA\">"), "{page}");
+        let unsafe_picture = ShownAgent { picture: Some("https://x.example".into()), ..agent("A") };
+        let page = body(pages.embed(&[], &Value::Null, &unsafe_picture)).await;
+        assert!(page.contains("class=\"picture\" alt=\"\" hidden>"), "{page}");
+        assert!(body(fetch(&pages, "/join/x").await).await.contains("alt=\"\" hidden>"));
+    }
+
+    #[tokio::test]
+    async fn the_branding_is_on_the_pages_for_visitors() {
+        let plain = Pages::new(&json!([]));
+        for path in ["/assets/branding.css", "/assets/brand-logo"] {
+            assert_eq!(fetch(&plain, path).await.status(), StatusCode::NOT_FOUND, "{path}");
+        }
+        let logo = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x08\0\0\0\x08\x08\x02\0\0\0";
+        let pages = plain.clone().with_branding(Branding {
+            name: Some("Museum".into()),
+            logo: Some(Logo::parse(logo.to_vec()).unwrap()),
+            color: Some(BrandColor::parse("#5b2a86").unwrap()),
+        });
+        let landing = pages.landing(None);
+        let embed = pages.embed(&[], &Value::Null, &agent("Clara"));
+        for page in [landing, embed, fetch(&pages, "/join/x").await] {
+            let page = body(page).await;
+            let line = "<p class=\"brand\"><img class=\"logo\" src=\"/assets/brand-logo\" \
+                        alt=\"\">Museum</p>";
+            assert!(page.contains(line) && !page.contains("Visavis</p>"), "{page}");
+            assert!(page.contains("href=\"/assets/branding.css\"") && !page.contains("{{"));
+        }
+        let style = fetch(&pages, "/assets/branding.css").await;
+        assert_eq!(style.headers()["content-type"], CSS);
+        assert!(body(style).await.contains("--accent: #5b2a86;"));
+        let served = fetch(&pages, "/assets/brand-logo").await;
+        assert_eq!(served.headers()["content-type"], "image/png");
+        let landing = body(plain.landing(None)).await;
+        assert!(landing.contains("</svg>Visavis</p>") && !landing.contains("branding"));
     }
 
     #[test]
@@ -408,10 +586,8 @@ mod tests {
         let pages = Pages::new(&json!([]));
         let policy = |origins: &[&str]| {
             let origins: Vec<String> = origins.iter().map(|origin| (*origin).to_owned()).collect();
-            pages.embed(&origins, &Value::Null).headers()["content-security-policy"]
-                .to_str()
-                .unwrap()
-                .to_owned()
+            let embed = pages.embed(&origins, &Value::Null, &ShownAgent::default());
+            embed.headers()["content-security-policy"].to_str().unwrap().to_owned()
         };
         assert!(!policy(&[]).contains("frame-ancestors"));
         assert!(

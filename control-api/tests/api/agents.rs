@@ -183,7 +183,11 @@ async fn secrets_are_written_and_never_read() {
 async fn a_deleted_tool_stays_referenced_and_is_left_out() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;
-    let tool = json!({"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1"}});
+    let tool = json!({
+        "type": "tool.api",
+        "schema": {"name": "t"},
+        "request_config": {"url": "http://127.0.0.1:1"},
+    });
     let tool = server.post("/v1/ext/tool", tool).await.expect_status(201)["id"]
         .as_str()
         .unwrap()

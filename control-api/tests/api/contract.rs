@@ -1,6 +1,7 @@
 //! The parts of the contract that no single request shows: the bodies of all events, the policy for
 //! outgoing requests, the retention.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use control_api::Config;
@@ -38,11 +39,27 @@ async fn every_event_is_told_by_its_name_and_fields() {
         (
             Event::ToolCall {
                 tool_name: "t".into(),
-                parameters: json!({"a": 1}),
+                parameters: json!({}),
                 result: json!({"b": 2}),
+                failed: false,
             },
             "tool_call",
-            json!({"tool_name": "t", "parameters": {"a": 1}, "result": {"b": 2}}),
+            json!({"tool_name": "t", "parameters": {}, "result": {"b": 2}, "status": "completed"}),
+        ),
+        (
+            Event::ToolCall {
+                tool_name: "t".into(),
+                parameters: json!({"a": 1}),
+                result: json!("timeout"),
+                failed: true,
+            },
+            "tool_call",
+            json!({
+                "tool_name": "t",
+                "parameters": {"a": 1},
+                "result": {"error": "timeout"},
+                "status": "failed",
+            }),
         ),
         (
             Event::MaxCallDurationWarning { call_duration: 50.5, max_call_duration: 60.0 },
@@ -60,7 +77,7 @@ async fn every_event_is_told_by_its_name_and_fields() {
     let folder = TempFolder::new();
     let hooks = WebhookReceiver::start().await;
     let server = TestServer::start(&folder).await;
-    let names: Vec<&str> = cases.iter().map(|(_, name, _)| *name).collect();
+    let names: BTreeSet<&str> = cases.iter().map(|(_, name, _)| *name).collect();
     let agent =
         server.create_agent(json!({"callback_url": hooks.url, "callback_events": names})).await;
     let (id, _) = server.create_conversation(&agent).await;
@@ -68,7 +85,9 @@ async fn every_event_is_told_by_its_name_and_fields() {
     for (seq, (event, ..)) in (1_u64..).zip(&cases) {
         server.engine.record_event(&id, seq, seq as f64 / 2.0, event.clone());
     }
-    server.engine.record_event(&id, 12, 6.0, Event::Ended { reason: EndReason::MaxCallDuration });
+    let last = cases.len() as u64 + 1;
+    let ended = Event::Ended { reason: EndReason::MaxCallDuration };
+    server.engine.record_event(&id, last, last as f64 / 2.0, ended);
     let received = hooks.wait_for_first(cases.len()).await;
     for (seq, (received, (_, name, payload))) in (1_u64..).zip(received.iter().zip(&cases)) {
         let timestamp = CALL_STARTED_AT as f64 / 1e6 + seq as f64 / 2.0;

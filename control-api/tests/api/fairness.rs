@@ -274,7 +274,11 @@ async fn a_workspace_stores_no_more_bytes_than_it_may() {
         ("/v1/ext/template", json!({"template_name": "t", "template_system_prompt": long})),
         (
             "/v1/ext/tool",
-            json!({"schema": {"name": "t", "description": long}, "request_config": request}),
+            json!({
+                "type": "tool.api",
+                "schema": {"name": "t", "description": long},
+                "request_config": request,
+            }),
         ),
         ("/v1/ext/guardrail", json!({"name": "n", "prompt": long})),
         ("/v1/ext/mcp", json!({"name": "n", "description": long, "request_config": request})),

@@ -19,7 +19,8 @@ use conversation::output::CommandOutcome;
 use conversation::time::Time;
 use engine_api::metrics::{MetricFamily, MetricValue as Measured};
 use engine_api::{
-    AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, Offer, OfferError, PoseSetFile,
+    AcceptedOffer, BoxFuture, CommandError, Engine, EventSink, HangUp, MissingModel, Offer,
+    OfferError, PoseSetFile, SttChoice, TtsChoice,
 };
 use serde_json::{Value, json};
 use sqlx::Connection as _;
@@ -159,12 +160,18 @@ pub(crate) struct FakeEngine {
     pub(crate) command_results: Mutex<VecDeque<Result<CommandOutcome, CommandError>>>,
     /// Errors of the next offers; further offers are accepted.
     pub(crate) offer_errors: Mutex<VecDeque<OfferError>>,
+    /// Whether `connection-0` is the last offer of a call that has not started.
+    pub(crate) hang_up_is_last: AtomicBool,
     pub(crate) loading: AtomicBool,
     /// Why there is no capacity for a new call.
     pub(crate) capacity_error: Mutex<Option<String>>,
     pub(crate) models_unavailable: AtomicBool,
     /// What has failed while calls are still accepted.
     pub(crate) degraded_reason: Mutex<Option<String>>,
+    /// What `missing_models` returns.
+    pub(crate) missing_models: Mutex<Vec<MissingModel>>,
+    /// Why no call can be held before something is installed.
+    pub(crate) call_obstacle: Mutex<Option<String>>,
     /// Why no call can be recorded.
     pub(crate) recording_error: Mutex<Option<String>>,
     /// Whether `End` ends the call as in the engine: its events are recorded before the response,
@@ -239,8 +246,15 @@ impl Engine for FakeEngine {
         Box::pin(async move { answer })
     }
 
-    fn hang_up(&self, _: ConversationId, connection: String) -> BoxFuture<'_, bool> {
-        Box::pin(async move { connection == "connection-0" })
+    fn hang_up(&self, _: ConversationId, connection: String) -> BoxFuture<'_, HangUp> {
+        let is_last = self.hang_up_is_last.load(Ordering::Relaxed);
+        Box::pin(async move {
+            match &*connection {
+                "connection-0" if is_last => HangUp::LastOffer,
+                "connection-0" => HangUp::Closed,
+                _ => HangUp::NotFound,
+            }
+        })
     }
 
     fn swap_pose_set(&self, avatar_key_id: &str, face: PoseSetFile) {
@@ -267,6 +281,14 @@ impl Engine for FakeEngine {
 
     fn degraded_reason(&self) -> Option<String> {
         self.degraded_reason.lock().unwrap().clone()
+    }
+
+    fn missing_models(&self) -> Vec<MissingModel> {
+        self.missing_models.lock().unwrap().clone()
+    }
+
+    fn call_obstacle(&self, _: &SttChoice, _: &TtsChoice) -> Option<String> {
+        self.call_obstacle.lock().unwrap().clone()
     }
 
     fn recording_error(&self) -> Option<String> {

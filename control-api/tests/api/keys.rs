@@ -70,6 +70,36 @@ async fn the_command_line_makes_lists_and_revokes_keys_beside_a_running_server()
 }
 
 #[tokio::test]
+async fn the_command_line_makes_no_key_where_no_server_was_started() {
+    let folder = TempFolder::new();
+    let data = folder.0.join("typo");
+    let expected = format!(
+        "no Visavis data in {}: start the server once, or name its folder with --data",
+        data.display()
+    );
+    for is_there in [false, true] {
+        if is_there {
+            std::fs::create_dir(&data).unwrap();
+            // An empty file, as before the migrations of the first start.
+            std::fs::write(data.join("visavis.db"), "").unwrap();
+        }
+        let refused = keys::create(&data, None, "shop").await.unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+        assert_eq!(keys::list(&data, None).await.unwrap_err().to_string(), expected);
+        assert_eq!(keys::revoke(&data, None, "id").await.unwrap_err().to_string(), expected);
+        assert_eq!(data.exists(), is_there, "nothing is created");
+    }
+    // The database of a server that was never started, if the tests have PostgreSQL.
+    if let Some(url) = folder.database_url().await {
+        let refused = keys::list(&data, Some(&url)).await.unwrap_err().to_string();
+        assert!(
+            refused.contains("it has no tables of Visavis; start the server once"),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn faults_are_told_in_their_order() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;

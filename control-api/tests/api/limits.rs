@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use engine_api::MissingModel;
 use serde_json::json;
 
 use crate::harness::{TempFolder, TestServer};
@@ -88,6 +89,37 @@ async fn health_and_readiness_are_open_and_tell_what_is_missing() {
     server.wait_for_readiness(200, json!({"status": "ready", "reason": reason})).await;
     server.engine.loading.store(true, Ordering::Relaxed);
     server.wait_for_readiness(503, json!({"status": "not ready", "reason": "models load"})).await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_voice_says_so_before_the_microphone_is_asked_for() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let agent = server.create_agent(json!({"embed": {"enabled": true}})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    let model = |name, kind, needed| MissingModel {
+        name,
+        kind,
+        needed,
+        reason: format!("{name} is not installed"),
+    };
+    *server.engine.missing_models.lock().unwrap() =
+        vec![model("flite", "tts", true), model("smart-turn", "turn", false)];
+    let missing = json!([
+        {"name": "flite", "kind": "tts", "needed": true, "reason": "flite is not installed"},
+        {"name": "smart-turn", "kind": "turn", "needed": false,
+            "reason": "smart-turn is not installed"},
+    ]);
+    // A hosted voice serves.
+    server.wait_for_readiness(200, json!({"status": "ready", "missing": missing})).await;
+    *server.engine.call_obstacle.lock().unwrap() = Some("no TTS engine is installed".into());
+    let refused = json!({"error": "Service unavailable", "reason": "no TTS engine is installed"});
+    server.post(&format!("/embed/{agent}"), json!({})).await.assert_is(503, refused.clone());
+    // A conversation that was created before is refused in the same way when somebody joins.
+    let offer = server.request("POST", &format!("/rtc/{id}")).bearer_auth(&token);
+    let offer = offer.header("content-type", "application/sdp").body("v=0 offer");
+    server.send(offer).await.assert_is(503, refused);
+    assert!(server.engine.offers.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -142,6 +142,22 @@ async fn a_server_that_fails_costs_its_own_tools_only() {
 }
 
 #[tokio::test]
+async fn servers_with_tools_of_the_same_names_are_named_in_a_warning() {
+    let folder = TempFolder::new();
+    let server = TestServer::start(&folder).await;
+    let ((first, _), (second, _)) = (start_tool_server(false).await, start_tool_server(true).await);
+    let (tools, warnings) = offered_tools(&server, &[&first, &second]).await;
+    // Whoever answers last: if it is the first server, its tools replace the others.
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(names == ["add", "fail"] || names == ["add", "fail", "add", "fail"], "{names:?}");
+    assert_eq!(
+        warnings,
+        ["The MCP servers \"T\" and \"T\" have tools with the same name (add, fail): those of \
+          \"T\" are used, because it is attached first."]
+    );
+}
+
+#[tokio::test]
 async fn an_older_mcp_server_cannot_redirect_messages_to_another_host() {
     let folder = TempFolder::new();
     let server = TestServer::start(&folder).await;

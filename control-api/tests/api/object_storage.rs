@@ -156,13 +156,19 @@ async fn the_check_says_whether_the_storage_can_be_written() {
     );
     let local = control_api::StorageConfig::default();
     let place = folder.0.join("storage");
+    let by_url = control_api::StorageConfig {
+        url: Some(format!("file://{}", place.display())),
+        ..control_api::StorageConfig::default()
+    };
+    for config in [&local, &by_url] {
+        let later = control_api::check_storage(&folder.0, config).await.unwrap();
+        assert!(later.ends_with("which the first start creates") && !place.exists(), "{later}");
+    }
+    std::fs::create_dir(&place).unwrap();
     assert_eq!(
         control_api::check_storage(&folder.0, &local).await.unwrap(),
         format!("recordings are stored in {}", place.display())
     );
-    let data = folder.0.join("absent");
-    let later = control_api::check_storage(&data, &local).await.unwrap();
-    assert!(later.ends_with("which the first start creates") && !data.exists(), "{later}");
     for url in ["ftp://host/x", "s3:///x", "file://host/x", "s3://b?x=1", "no url"] {
         assert!(control_api::StorageConfig::check_url(url).is_err(), "{url}");
     }

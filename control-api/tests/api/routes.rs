@@ -88,7 +88,11 @@ async fn nothing_of_another_workspace_is_visible() {
     };
     let guardrail = json!({"name": "n", "prompt": "p"});
     let mcp = json!({"name": "n", "request_config": {"url": "http://127.0.0.1:1/"}});
-    let tool = json!({"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}});
+    let tool = json!({
+        "type": "tool.api",
+        "schema": {"name": "t"},
+        "request_config": {"url": "http://127.0.0.1:1/"},
+    });
     let template = json!({"template_name": "t", "template_system_prompt": "p"});
     let image = "data:image/png;base64,iVBORw0KGgoAAAAN";
     let face = json!({"avatar_name": "Z", "gender": "female", "input_image": image});

@@ -1,12 +1,14 @@
 //! The two signaling endpoints, the creation of a conversation from an embedded page, and
 //! authorization.
 
+use std::sync::atomic::Ordering;
+
 use conversation::input::Command;
 use engine_api::OfferError;
 use serde_json::{Value, json};
 
 use crate::conversations::sample_call;
-use crate::harness::{Reply, TempFolder, TestServer, agent_body, joined_event};
+use crate::harness::{Reply, TempFolder, TestServer, WebhookReceiver, agent_body, joined_event};
 
 const UNAUTHORIZED: &str = "Unauthorized: not a valid authorization api key";
 
@@ -18,6 +20,33 @@ async fn send_whip_offer(server: &TestServer, id: &str, token: &str) -> Reply {
 async fn send_rtvi_offer(server: &TestServer, token: &str, body: Value) -> Reply {
     let request = server.request("POST", &format!("/api/offer?token={token}"));
     server.send(request.header("content-type", "application/json").body(body.to_string())).await
+}
+
+#[tokio::test]
+async fn a_delete_of_the_last_offer_that_never_connected_ends_the_conversation() {
+    let folder = TempFolder::new();
+    let hooks = WebhookReceiver::start().await;
+    let server = TestServer::start(&folder).await;
+    let events = json!(["call_ended", "participant_left"]);
+    let agent =
+        server.create_agent(json!({"callback_url": hooks.url, "callback_events": events})).await;
+    let (id, token) = server.create_conversation(&agent).await;
+    let resource = send_whip_offer(&server, &id, &token).await.header("location").to_owned();
+    let delete = || server.request("DELETE", &resource).bearer_auth(&token);
+    // There is another offer.
+    assert_eq!(server.send(delete()).await.status, 200);
+    let path = format!("/v1/ext/conversation/{id}");
+    assert_eq!(server.get(&path).await.expect_status(200)["status"], "STARTED");
+
+    server.engine.hang_up_is_last.store(true, Ordering::Relaxed);
+    assert_eq!(server.send(delete()).await.status, 200);
+    let record = server.get(&path).await.expect_status(200);
+    assert_eq!((&record["status"], &record["end_reason"]), (&json!("ENDED"), &json!("user_left")));
+    let sent = hooks.wait_for_first(1).await;
+    assert!(sent[0].body.contains("call_ended"), "{}", sent[0].body);
+    let log = server.get(&format!("{path}/deliveries")).await.expect_status(200);
+    assert_eq!(log.as_array().map(Vec::len), Some(1), "nobody has taken part");
+    assert_eq!(send_whip_offer(&server, &id, &token).await.status, 409);
 }
 
 #[tokio::test]
@@ -324,13 +353,18 @@ async fn the_page_may_know_of_its_conversation_with_its_token() {
         200,
         json!({
             "status": "STARTED", "persona_name": "Ms. Lovelace",
+            "avatar_picture": "data:image/png;base64,AA==", "branding": null,
             "suggested_questions": ["Who was your father?"],
         }),
     );
     let (other, other_token) = server.create_conversation(&unnamed).await;
     about(&other, &other_token).await.assert_is(
         200,
-        json!({"status": "STARTED", "persona_name": "Ada", "suggested_questions": []}),
+        json!({
+            "status": "STARTED", "persona_name": "Ada",
+            "avatar_picture": "data:image/png;base64,AA==", "branding": null,
+            "suggested_questions": [],
+        }),
     );
     about(&id, &other_token).await.assert_is(401, json!({"error": UNAUTHORIZED}));
     for (record, recording, notice) in [

@@ -8,7 +8,7 @@ use conversation::input::Command;
 use conversation::output::{CommandOutcome, Rejection};
 
 use crate::BoxFuture;
-use crate::call_config::{CallConfig, PoseSetFile};
+use crate::call_config::{CallConfig, PoseSetFile, SttChoice, TtsChoice};
 use crate::metrics::MetricFamily;
 use crate::rooms::{CallReservation, RoomOffer, RoomSession};
 
@@ -55,9 +55,7 @@ pub trait Engine: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<CommandOutcome, CommandError>>;
 
     /// Closes one connection (WHIP DELETE). If it is the current one of the call, the user leaves.
-    ///
-    /// Returns false if the connection does not exist.
-    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, bool>;
+    fn hang_up(&self, conversation: ConversationId, connection: String) -> BoxFuture<'_, HangUp>;
 
     /// Announces a more complete pose set of an avatar that is still being drawn. Running calls
     /// that came with a less complete set switch to it without a break. Takes a few milliseconds.
@@ -94,6 +92,18 @@ pub trait Engine: Send + Sync + 'static {
     /// decoders are taken, for example, or have failed.
     fn models_unavailable(&self) -> Option<String>;
 
+    /// The models that are not installed on this server. Empty while models are loading.
+    fn missing_models(&self) -> Vec<MissingModel> {
+        Vec::new()
+    }
+
+    /// Why no call with these models can be held before something is installed, in one sentence;
+    /// `None` if one can be held, and while models are loading. A lack of capacity does not count.
+    fn call_obstacle(&self, stt: &SttChoice, tts: &TtsChoice) -> Option<String> {
+        let _ = (stt, tts);
+        None
+    }
+
     /// What has failed while calls are still accepted, in one sentence; `None` without a failure.
     fn degraded_reason(&self) -> Option<String>;
 
@@ -105,6 +115,19 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The engine's own metrics. Never waits for a media thread.
     fn metrics(&self) -> Vec<MetricFamily>;
+}
+
+/// A model that is not installed on this server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingModel {
+    /// Name: `Silero VAD`, `Moonshine`, `flite` …
+    pub name: &'static str,
+    /// Purpose: `vad`, `stt`, `tts`, `turn`, `llm`.
+    pub kind: &'static str,
+    /// Whether no call of an agent with the server's default providers can be held without it.
+    pub needed: bool,
+    /// Why, in one sentence that says what to install.
+    pub reason: String,
 }
 
 /// The origin of an offer, for the limits on offers that have not connected.
@@ -164,6 +187,18 @@ pub struct AcceptedOffer {
     pub answer: String,
     /// The id of this connection (`pc_id`, WHIP resource). It cannot be guessed.
     pub connection: String,
+}
+
+/// What [`Engine::hang_up`] has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HangUp {
+    /// There is no such connection.
+    NotFound,
+    /// The connection. The call goes on or ends by itself.
+    Closed,
+    /// The last offer or connection of a call that has not started. The call is gone, without an
+    /// event.
+    LastOffer,
 }
 
 /// Why an offer is rejected.

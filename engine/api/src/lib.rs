@@ -23,7 +23,8 @@ pub use call_config::{
     SttChoice, TtsChoice,
 };
 pub use engine::{
-    AcceptedOffer, AudioLine, AudioOffer, Caller, CommandError, Engine, Offer, OfferError,
+    AcceptedOffer, AudioLine, AudioOffer, Caller, CommandError, Engine, HangUp, MissingModel,
+    Offer, OfferError,
 };
 pub use event_sink::EventSink;
 pub use knowledge::Knowledge;

@@ -83,7 +83,8 @@ pub trait ToolServers: Send + Sync + 'static {
     /// one of its tools is in use.
     ///
     /// Calls `on_result` for each server as soon as it answers: with its tools, or with a sentence
-    /// for the record that says why there are none. Completes within 10 s; if dropped earlier, it
+    /// for the record that says why there are none. A tool replaces one of the same name that
+    /// another server has listed before; further sentences for the record say so. Completes within 10 s; if dropped earlier, it
     /// closes the sessions that it opened. If a session closes later, `on_result` gets such a
     /// sentence and the tools of that server are no longer open.
     fn list_tools(

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use conversation::event::{EndReason, Event};
 use conversation::input::{Command, Input};
+use engine_api::HangUp;
 
 use super::Call;
 use crate::connection::Connection;
@@ -63,10 +64,10 @@ impl Call {
     }
 
     /// The client closes one of its connections. This means that the user leaves, if the connection
-    /// carries the call. Returns false if there is no such connection.
-    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
+    /// carries the call.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> HangUp {
         let Some(connection) = self.connections.iter_mut().find(|c| c.id() == id) else {
-            return false;
+            return HangUp::NotFound;
         };
         let number = connection.number;
         if self.current_connection == Some(number) {
@@ -75,9 +76,10 @@ impl Call {
             connection.hang_up(now);
             if self.started_at.is_none() && self.connections.iter().all(|c| c.number == number) {
                 self.ended_at = Some(now);
+                return HangUp::LastOffer;
             }
         }
-        true
+        HangUp::Closed
     }
 
     /// The page or the socket that carries a meeting did not come back.

@@ -330,17 +330,18 @@ impl Call {
         self.tool_listing = Handle::new(move || task.abort());
     }
 
-    /// Adds the tools of a server. If several tools share a name, the first one counts: the agent's
-    /// own tool, then the first to arrive.
-    pub(super) fn add_server_tools(&mut self, now: Instant, tools: Vec<Tool>) {
-        let first = self.server_tools.len();
-        for tool in tools {
-            if self.available_tools().all(|known| known.name != tool.name) {
-                self.server_tools.push(tool);
-            }
-        }
-        let names: Vec<String> =
-            self.server_tools[first..].iter().map(|tool| tool.name.clone()).collect();
+    /// Adds the tools of a server. If several tools share a name, the agent's own tool counts, then
+    /// the last one to arrive.
+    pub(super) fn add_server_tools(&mut self, now: Instant, mut tools: Vec<Tool>) {
+        tools.retain(|tool| self.config.tools.iter().all(|own| own.name != tool.name));
+        let names: Vec<String> = tools.iter().map(|tool| tool.name.clone()).collect();
+        let known = std::mem::take(&mut self.server_tools);
+        let (replaced, others): (Vec<Tool>, Vec<Tool>) =
+            known.into_iter().partition(|known| names.contains(&known.name));
+        self.server_tools = others;
+        self.server_tools.extend(tools);
+        // They may be the last of their session, which the runtime's threads close.
+        self.context.runtime.spawn(async move { drop(replaced) });
         if !names.is_empty() {
             self.handle_input(now, Input::ToolsAdded(names));
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
+use engine_api::HangUp;
 use models::stt;
 
 use crate::connection::{Connection, Reception};
@@ -181,17 +182,17 @@ impl PendingCall {
         Some(CommandOutcome::Accepted)
     }
 
-    /// The client closes one of its connections. Returns false if there is no such connection.
-    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> bool {
-        let Some(connection) = self.connection_by_id(id) else { return false };
+    /// The client closes one of its connections.
+    pub(crate) fn hang_up(&mut self, now: Instant, id: &str) -> HangUp {
+        let Some(connection) = self.connection_by_id(id) else { return HangUp::NotFound };
         let number = connection.number;
         if connection.connected_at.is_some() {
             connection.hang_up(now);
             self.events.retain(|(of, _)| *of != number);
-        } else {
-            self.drop_connection(number);
+            return HangUp::Closed;
         }
-        true
+        self.drop_connection(number);
+        if self.connections.is_empty() { HangUp::LastOffer } else { HangUp::Closed }
     }
 
     /// Polls the connections and drops those that have expired.

@@ -17,6 +17,9 @@ pub struct Config {
     pub max_calls: usize,
     /// This host's addresses that clients may use; see [`socket::host_addresses`].
     pub host_addresses: Vec<IpAddr>,
+    /// Whether all clients are on this machine: their media sockets are bound to 127.0.0.1 only.
+    /// Rooms of LiveKit use [`Config::host_addresses`] in any case.
+    pub loopback_only: bool,
     /// Addresses under which a NAT in front of this host is reachable.
     pub public_addresses: Vec<IpAddr>,
     /// UDP ports to choose from, one per thread; without a range, any free port.
@@ -45,6 +48,7 @@ impl Default for Config {
             threads: 0,
             max_calls: 0,
             host_addresses: socket::host_addresses(true),
+            loopback_only: false,
             public_addresses: Vec::new(),
             udp_ports: None,
             tcp_port: None,

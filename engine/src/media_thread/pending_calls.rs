@@ -5,7 +5,7 @@ use std::time::Instant;
 use conversation::id::ConversationId;
 use conversation::input::Command;
 use conversation::output::CommandOutcome;
-use engine_api::CommandError;
+use engine_api::{CommandError, HangUp};
 use models::panic_isolation::catch_panic;
 use tokio::sync::oneshot;
 
@@ -40,13 +40,19 @@ impl MediaThread {
         }
     }
 
-    /// Closes one connection. Returns false if there is no such connection.
-    pub(super) fn hang_up(&mut self, now: Instant, key: CallId, connection: &str) -> bool {
+    /// Closes one connection.
+    pub(super) fn hang_up(&mut self, now: Instant, key: CallId, connection: &str) -> HangUp {
         self.touch(key);
-        match self.pending_calls.get_mut(&key) {
-            Some(pending) => pending.hang_up(now, connection),
-            None => self.with_call(now, key, |call| call.hang_up(now, connection)).unwrap_or(false),
+        let Some(pending) = self.pending_calls.get_mut(&key) else {
+            let closed = self.with_call(now, key, |call| call.hang_up(now, connection));
+            return closed.unwrap_or(HangUp::NotFound);
+        };
+        let closed = pending.hang_up(now, connection);
+        if closed == HangUp::LastOffer {
+            // No later offer may find the call: its conversation ends.
+            self.drop_pending_call(key);
         }
+        closed
     }
 
     /// Does the work of a pending call that is due.

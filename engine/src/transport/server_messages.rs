@@ -300,7 +300,7 @@ impl RtviSession {
     }
 
     fn webhook_body(&self, envelope: &EventEnvelope) -> Option<String> {
-        let Event::ToolCall { tool_name, parameters, result } = &envelope.event else {
+        let Event::ToolCall { tool_name, parameters, result, failed } = &envelope.event else {
             return envelope.webhook_body(self.info.conversation_id, self.started_unix_micros);
         };
         let exposed = self.info.expose_tools;
@@ -308,6 +308,7 @@ impl RtviSession {
             tool_name: tool_name.clone(),
             parameters: if exposed { truncate_value(parameters) } else { Value::Null },
             result: if exposed { truncate_value(result) } else { Value::Null },
+            failed: *failed,
         };
         let envelope = EventEnvelope { event, ..envelope.clone() };
         let body = envelope.webhook_body(self.info.conversation_id, self.started_unix_micros)?;
@@ -316,7 +317,7 @@ impl RtviSession {
         }
         let mut body: Value = serde_json::from_str(&body).ok()?;
         let payload = body.pointer_mut("/event/payload")?.as_object_mut()?;
-        payload.retain(|name, _| name == "tool_name");
+        payload.retain(|name, _| matches!(&**name, "tool_name" | "status"));
         Some(body.to_string())
     }
 
@@ -542,6 +543,7 @@ mod tests {
                 tool_name: name.into(),
                 parameters: json!({"city": "Paris"}),
                 result: json!({"secret": 1}),
+                failed: false,
             };
             let start = messages_for(&mut session, started("weather"));
             assert_eq!(
@@ -553,6 +555,7 @@ mod tests {
                 tool_name: "weather".into(),
                 parameters: json!({}),
                 result: json!({"result": "ü".repeat(100_000)}),
+                failed: false,
             };
             let total_bytes: usize =
                 messages_for(&mut session, long).iter().map(|m| m.to_string().len()).sum();
@@ -563,6 +566,7 @@ mod tests {
             let text = Value::from(stop).to_string();
             assert_eq!((text.contains("secret"), text.contains("Paris")), (expose, expose));
             assert!(text.contains(r#""tool_name":"weather""#));
+            assert!(text.contains(r#""status":"completed""#));
             // A tool that runs in the client needs its arguments.
             let start = messages_for(&mut session, started("page_title"));
             assert_eq!(start[1]["data"]["arguments"], json!({"city": "Paris"}));

@@ -193,7 +193,7 @@ CHANGING = Chapter("agents: changing and deleting", [
     Row("PATCH of none", f"PATCH /v1/ext/agent/{UNKNOWN_ID}", {"agent_name": "x"}, 404, AGENT_NOT_FOUND),
     Row("the webhook secret is renewed", f"POST {AGENT_PATH}/webhook-secret", None, 200, {"id": "$agent", "webhook_secret": SECRET}),
     Row("of none", f"POST /v1/ext/agent/{UNKNOWN_ID}/webhook-secret", None, 404, AGENT_NOT_FOUND),
-    Row("a tool", "POST /v1/ext/tool", {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}}, 201, {"id": ID}, {"tool": "id"}),
+    Row("a tool", "POST /v1/ext/tool", {"type": "tool.api", "schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}}, 201, {"id": ID}, {"tool": "id"}),
     Row("a guardrail", "POST /v1/ext/guardrail", {"name": "g", "prompt": "p"}, 201, {"id": ID}, {"guardrail": "id"}),
     Row("an MCP configuration", "POST /v1/ext/mcp", {"name": "m", "request_config": {"url": "http://127.0.0.1:1/"}}, 200, {"id": ID}, {"mcp": "id"}),
     Row("a knowledge base", "POST /v1/ext/kb", None, 200, {"id": ID}, {"kb": "id"}, form=[("name", None, "k"), ("description", None, "d"), ("text", None, "The shop opens at nine.")]),
@@ -225,7 +225,7 @@ TEMPLATE_NOT_FOUND = {"message": "Template not found"}
 FETCH_FAILED = {"error": "Failed to fetch template/avatar"}
 CREATE_FROM_TEMPLATE = "POST /v1/ext/agentbytemplate"
 TEMPLATES = Chapter("templates, and agents made of them", [
-    Row("a tool", "POST /v1/ext/tool", {"schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}}, 201, {"id": ID}, {"tool": "id"}),
+    Row("a tool", "POST /v1/ext/tool", {"type": "tool.api", "schema": {"name": "t"}, "request_config": {"url": "http://127.0.0.1:1/"}}, 201, {"id": ID}, {"tool": "id"}),
     Row("a guardrail", "POST /v1/ext/guardrail", {"name": "g", "prompt": "p"}, 201, {"id": ID}, {"guardrail": "id"}),
     Row("an MCP configuration", "POST /v1/ext/mcp", {"name": "m", "request_config": {"url": "http://127.0.0.1:1/"}}, 200, {"id": ID}, {"mcp": "id"}),
     Row("a knowledge base", "POST /v1/ext/kb", None, 200, {"id": ID}, {"kb": "id"}, form=[("name", None, "k"), ("description", None, "d"), ("text", None, "The shop opens at nine.")]),

@@ -89,7 +89,7 @@ SESSIONS = Chapter("session tokens", [
     Row("it opens no REST route: as a bearer", "GET /v1/ext/conversation/$c", None, 401, UNAUTHORIZED, key=None, headers={"authorization": "Bearer $token"}),
     Row("as a key", "GET /v1/ext/conversation/$c", None, 401, UNAUTHORIZED, key="token"),
     Row("in the query", "GET /v1/ext/conversation/$c?token=$token", None, 401, UNAUTHORIZED, key=None),
-    Row("the page may know of its conversation", "GET /join/$c/about", None, 200, {"status": "STARTED", "persona_name": TEXT}, key=None, headers={"authorization": "Bearer $token"}),
+    Row("the page may know of its conversation", "GET /join/$c/about", None, 200, {"status": "STARTED", "persona_name": TEXT, "avatar_picture": PICTURE, "branding": None}, key=None, headers={"authorization": "Bearer $token"}),
     Row("with no other token", "GET /join/$c/about", None, 401, UNAUTHORIZED, key=None, headers={"authorization": "Bearer $other_token"}),
     Row("an API key is no session token", "POST /rtc/$c", None, 401, UNAUTHORIZED, raw=b"v=0", headers={"content-type": "application/sdp"}),
     Row("the WHIP endpoint without a token", "POST /rtc/$c", None, 401, UNAUTHORIZED, key=None, raw=b"v=0", headers={"content-type": "application/sdp"}),

@@ -156,7 +156,7 @@ EVENTS = {
     "max_call_duration_timeout": ["call_duration", "max_call_duration"],
     "max_call_duration_warning": ["call_duration", "max_call_duration"],
     "participant_left": ["id"],
-    "tool_call": ["tool_name", "parameters", "result"],
+    "tool_call": ["tool_name", "parameters", "result", "status"],
     "utterance_committed": ["text"],
     "user.started_speaking": [],
     "user.stopped_speaking": [],

@@ -21,6 +21,8 @@ def list_rows(path):
         Row("several faults are all named", f"GET {path}?perpage=0&offset=-1", None, 400, invalid_body(("perpage", "must be a whole number of at least 1"), ("offset", "must be a whole number of at least 0"))),
         Row("an offset beyond the end is empty", f"GET {path}?offset=1000000", None, 200, [], response_headers=TOTAL_COUNT_HEADER),
         Row("what nothing matches is empty", f"GET {path}?search=%25no_such_thing%25", None, 200, [], response_headers={"x-total-count": "0"}),
+        Row("a NUL character matches nothing that can be stored", f"GET {path}?search=%00", None, 400, invalid_body(("search", "must not contain a NUL character"))),
+        Row("a search has at most 200 characters", f"GET {path}?search={'x' * 201}", None, 400, invalid_body(("search", "must be at most 200 characters"))),
     ]
 
 
@@ -77,6 +79,7 @@ FAILURES = Chapter("the store fails", [
 ], needs_store=True)
 
 EMBEDDABLE_AGENT = {**MINIMAL_AGENT, "embed": {"enabled": True, "origins": ["https://shop.example"]}}
+BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 HTML = {"content-type": Contains("text/html")}
 SECURITY_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "content-security-policy": Contains("default-src 'none'")}
 PAGES = Chapter("pages and what needs no key", [
@@ -89,6 +92,13 @@ PAGES = Chapter("pages and what needs no key", [
     Row("an agent that is not embedded", "POST /v1/ext/agent", MINIMAL_AGENT, 200, {"id": ID}, {"closed": "id"}),
     Row("has no page", "GET /embed/$closed", None, 404, {"message": "Agent details not found"}, key=None),
     Row("and takes no click", "POST /embed/$closed", {}, 404, {"message": "Agent details not found"}, key=None),
+    Row("a browser shows a page instead", "GET /embed/$closed", None, 404, Contains("There is no agent at this address"), key=None, headers=BROWSER, response_headers={**HTML, **SECURITY_HEADERS}),
+    Row("an unknown address, too", "GET /no/such/page", None, 404, Contains("There is no page at this address"), key=None, headers=BROWSER, response_headers={**HTML, **SECURITY_HEADERS, "content-security-policy": Contains("frame-ancestors 'none'")}),
+    Row("who prefers nothing gets JSON", "GET /no/such/page", None, 404, {"error": "Not found"}, key=None, headers={"accept": "*/*"}),
+    Row("so does who sends no GET", "POST /no/such/page", None, 404, {"error": "Not found"}, key=None, headers=BROWSER),
+    *[Row(f"{path} is for programs", f"GET {path}/no/such/page", None, 404, {"error": "Not found"}, key=None, headers=BROWSER) for path in ("/v1", "/v2", "/api")],
+    Row("a link to a recording that has expired", "GET /media/recordings/x.webm?expires=1&signature=x", None, 403, Contains("This link has expired or is not valid"), key=None, headers=BROWSER, response_headers={**HTML, **SECURITY_HEADERS}),
+    Row("and to a program", "GET /media/recordings/x.webm?expires=1&signature=x", None, 403, {"error": "Forbidden: the link is not valid"}, key=None),
     Row("an agent that is", "POST /v1/ext/agent", EMBEDDABLE_AGENT, 200, {"id": ID}, {"open": "id"}),
     Row("has one, for its origins", "GET /embed/$open?username=Ada&id=7&context=x", None, 200, key=None, response_headers={**HTML, "content-security-policy": Contains("frame-ancestors https://shop.example")}),
     Row("where a click makes a conversation", "POST /embed/$open", {"userName": "Ada", "userId": "7", "context": "x"}, 200, {"conversationId": ID, "token": TEXT}, {"c": "conversationId"}, key=None, headers={"origin": "https://shop.example"}),

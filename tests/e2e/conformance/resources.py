@@ -84,7 +84,9 @@ TOOLS = Chapter("tools", [
     Row("POST answers 201", "POST /v1/ext/tool", TOOL, 201, {"id": ID, "message": "Tool details created successfully"}, {"tool": "id"}),
     Row("a tool's fields, header values as stars", "GET /v1/ext/tool/$tool", None, 200, FULL_TOOL, resource="Tool", forbidden=("sesame",)),
     Row("GET lists tools", "GET /v1/ext/tool", None, 200, [FULL_TOOL], response_headers={"x-total-count": "1"}, forbidden=("sesame",)),
-    Row("schema is required", "POST /v1/ext/tool", {"request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
+    Row("type is required", "POST /v1/ext/tool", {name: value for name, value in TOOL.items() if name != "type"}, 400, invalid_body(("type", "is required"))),
+    Row("and so it is where a tool is replaced", "PUT /v1/ext/tool/$tool", tool_with(type=None), 400, invalid_body(("type", "is required"))),
+    Row("schema is required", "POST /v1/ext/tool", {"type": "tool.api", "request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
     Row("its name is required", "POST /v1/ext/tool", tool_with(schema={}), 400, invalid_body(("schema.name", "is required"))),
     Row("other types are 400", "POST /v1/ext/tool", tool_with(type="tool.magic"), 400, invalid_body(("type", "must be one of tool.api, tool.client"))),
     *[Row(f"method {method}", "POST /v1/ext/tool", tool_with(request_config={"method": method, "url": "http://x.example/"}), 201, {"id": ID}) for method in ("GET", "POST", "PUT", "PATCH", "DELETE")],
@@ -96,7 +98,7 @@ TOOLS = Chapter("tools", [
     Row("as here", "GET /v1/ext/tool/$client", None, 200, {"type": "tool.client", "request_config": None, "schema": {"name": "look", "type": "function", "description": "", "parameters": {"type": "object", "properties": {}, "required": []}}}),
     Row("PUT; *** keeps a header's value, and stores nothing where nothing is stored", "PUT /v1/ext/tool/$tool", tool_with(request_config={"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***", "Other": "***"}}), 200, {"id": "$tool", "message": "Tool details updated successfully"}),
     Row("as here", "GET /v1/ext/tool/$tool", None, 200, {"request_config": {"method": "POST", "url": "https://x.example/", "headers": {"Authorization": "***"}}}, forbidden=("Other",)),
-    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", {"request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
+    Row("PUT with a body at fault, of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", {"type": "tool.api", "request_config": {"url": "http://x.example/"}}, 400, invalid_body(("schema", "is required"))),
     Row("PUT of none", f"PUT /v1/ext/tool/{UNKNOWN_ID}", TOOL, 404, TOOL_NOT_FOUND),
     Row("another workspace's", "GET /v1/ext/tool/$tool", None, 404, TOOL_NOT_FOUND, key="other"),
     Row("DELETE", "DELETE /v1/ext/tool/$tool", None, 200, {"id": "$tool", "message": "Tool details deleted successfully"}),
@@ -195,7 +197,8 @@ def data_uri(kind, content):
 
 
 #: A picture in which a face is found, and one in which none is.
-FACE_PHOTO = data_uri("image/webp", (ROOT / "assets" / "avatars" / "mei.512.webp").read_bytes())
+FACE_FILE = (ROOT / "assets" / "avatars" / "mei.512.webp").read_bytes()
+FACE_PHOTO = data_uri("image/webp", FACE_FILE)
 EMPTY_PHOTO = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PHOTO_AVATAR = {"avatar_name": "Zoe", "gender": "female", "input_image": FACE_PHOTO, "is_private": True, "consent": True}
 AVATAR_NOT_FOUND = {"message": "Custom avatar not found"}
@@ -217,6 +220,7 @@ AVATARS = Chapter("avatars", [
     Row("POST /v2/custom-avatar answers the record, QUEUED", "POST /v2/custom-avatar", PHOTO_AVATAR, 200, AVATAR_JOB, {"avatar": "id"}, resource="Custom avatar"),
     Row("its state", "GET /v2/custom-avatar/$avatar", None, 200, {**AVATAR_JOB, "status": TEXT, "progress": INTEGER}),
     Row("a photo without a face", "POST /v2/custom-avatar", {**PHOTO_AVATAR, "input_image": EMPTY_PHOTO}, 400, {"error": TEXT, "reason": "no face"}),
+    Row("a damaged photo", "POST /v2/custom-avatar", picture_data_uri("image/webp", FACE_FILE[: len(FACE_FILE) // 2]), 400, {"error": Contains("the file may be damaged"), "reason": "not readable"}),
     Row("a preview before it is created", "POST /v2/custom-avatar/photo", {"input_image": FACE_PHOTO, "show": ["aa"]}, 200, {"landmarks": each_item([NUMBER, NUMBER]), "box": each_item(NUMBER), "warnings": each_item(TEXT), "pictures": {"aa": PICTURE}}),
     Row("landmarks name the field that is wrong", "POST /v2/custom-avatar/photo", {"input_image": FACE_PHOTO, "landmarks": {"mouth": {}, "nose": {}, "left_eye": {}, "right_eye": {}}}, 400, invalid_body(("landmarks.mouth.left", "must be [x, y]"))),
     Row("GET /v2/custom-avatars", "GET /v2/custom-avatars?search=zo", None, 200, [{"id": "$avatar"}], response_headers={"x-total-count": "1"}),

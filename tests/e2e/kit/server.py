@@ -1,5 +1,6 @@
 """The server under test: the release binary, on its own port, with its own data folder."""
 
+import contextlib
 import copy
 import json
 import os
@@ -92,7 +93,7 @@ class Server:
                 cwd=data,
                 # Tests type faster than visitors are allowed to.
                 env={
-                    "VISAVIS_LOG": "info,str0m=warn",
+                    "VISAVIS_LOG": "info,str0m=warn,rmcp=off",
                     "VISAVIS_LIMITS_QUESTIONS": "0",
                     **clean,
                     **(env or {}),
@@ -123,15 +124,19 @@ class Server:
 
     def read_first_start(self):
         """Reads what a first start prints: the key, and the demo's link if the server has no public
-        address."""
+        address and its models are installed."""
         line = self._next_line(60)
         assert line.startswith("API key: "), line
         self.key = line.removeprefix("API key: ")
         if self.public:
             return self
         line = self._next_line(60)
-        assert line.startswith(f"Demo: {self.url}/embed/"), line
-        self.demo = line.removeprefix("Demo: ")
+        # The demo's link is printed when the models are loaded, which may be later.
+        while line.startswith("Visavis worker "):
+            line = self._next_line(60)
+        if not line.startswith("No demo: "):
+            assert line.startswith(f"Demo: {self.url}/embed/"), line
+            self.demo = line.removeprefix("Demo: ")
         return self
 
     def wait_ready(self, timeout: float = 120):
@@ -162,6 +167,16 @@ class Server:
     def log_tail(self, lines: int = 40) -> str:
         text = self.log.read_text(errors="replace").splitlines()
         return f"--- last lines of {self.log} ---\n" + "\n".join(text[-lines:])
+
+    @contextlib.contextmanager
+    def without_errors(self):
+        """Fails if the server logs an error meanwhile: a mistake of a client is none. A disk that
+        does not respond in time is no mistake of a client."""
+        start = self.log.stat().st_size
+        yield
+        lines = self.log.read_bytes()[start:].decode(errors="replace").splitlines()
+        lines = [line for line in lines if "control_api::store::health" not in line]
+        assert not (errors := [line for line in lines if " ERROR " in line]), "\n".join(errors)
 
     # --- HTTP ---
 

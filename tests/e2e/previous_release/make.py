@@ -51,6 +51,7 @@ def create_resources(server, hooks) -> dict:
         "tool": create(
             "/v1/ext/tool",
             {
+                "type": "tool.api",
                 "schema": {"name": "weather", "parameters": {"type": "object"}},
                 "request_config": {"url": ADDRESS, "headers": {"x-key": "two"}},
             },

@@ -137,13 +137,13 @@ async fn create_from_template(
     Json(body): Json,
 ) -> JsonResult<Created> {
     let request = parse_from_template(body)?;
-    let fetch_failed = |what: &str| ApiError::Internal(FETCH_FAILED, format!("no such {what}"));
-    let id = store::normalize_id(&request.template_id).ok_or_else(|| fetch_failed("template"))?;
+    let unknown_id = || ApiError::MistakenId(FETCH_FAILED);
+    let id = store::normalize_id(&request.template_id).ok_or_else(unknown_id)?;
     let available_avatars =
         avatars::list_available(&state, &caller.workspace).await.or_internal_error(FETCH_FAILED)?;
     let avatar_ids = request.avatar_ids.as_deref().unwrap_or_default();
     if !avatar_ids.iter().all(|id| available_avatars.iter().any(|a| a.avatar_key_id == *id)) {
-        return Err(fetch_failed("avatar"));
+        return Err(unknown_id());
     }
     let mut tx = state
         .store
@@ -153,7 +153,7 @@ async fn create_from_template(
     let row = json_record::find_in(&mut tx, Table::Template, &caller.workspace, &id)
         .await
         .or_internal_error(FETCH_FAILED)?;
-    let row = row.ok_or_else(|| fetch_failed("template"))?;
+    let row = row.ok_or_else(unknown_id)?;
     let mut template: Template =
         json_record::parse_document(&row.document).or_internal_error(FETCH_FAILED)?;
     drop_deleted_references(&mut tx, &caller.workspace, &mut template.settings)

@@ -33,7 +33,7 @@ use crate::http::extract::{BaseUrl, Json, ListResponse, PageQuery, Path};
 use crate::http::quota;
 use crate::http::responses::{JsonResult, Message};
 use crate::resources::livekit::{self, LiveKitAccess};
-use crate::resources::{avatars, recording_link, variants};
+use crate::resources::{recording_link, variants};
 use crate::state::AppState;
 use crate::store::agent::Agent;
 use crate::store::conversation::{Draft, ENDED, Row};
@@ -348,15 +348,9 @@ pub(crate) async fn join_response(
 
 /// The avatar of a conversation, with the picture of what its call shows.
 async fn find_shown_avatar(state: &AppState, row: &Row) -> store::Result<Option<StockAvatar>> {
-    let Some(avatar) = avatars::find(state, &row.workspace, &row.avatar_id).await? else {
-        return Ok(None);
-    };
     let agent: Agent = json_record::parse_document(&row.agent_document)?;
-    let shown = variants::find_shown(state, row, &agent.settings.first_avatar()).await?;
-    Ok(Some(match shown {
-        Some(shown) => avatars::with_picture(avatar, &shown.output),
-        None => avatar,
-    }))
+    let avatar = agent.settings.first_avatar();
+    variants::find_shown_avatar(state, &row.workspace, &row.agent, &row.avatar_id, &avatar).await
 }
 
 /// Creates a conversation and answers with what its client needs to join.

@@ -4,6 +4,7 @@ mod budget;
 mod http;
 mod legacy_sse;
 pub(crate) mod session;
+mod tool_names;
 
 use std::sync::Arc;
 

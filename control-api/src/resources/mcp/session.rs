@@ -20,6 +20,7 @@ use tokio_util::sync::DropGuard;
 use super::budget::{Budget, BudgetedTransport, Limit};
 use super::http::BudgetedHttpClient;
 use super::legacy_sse::LegacySseTransport;
+use super::tool_names::ToolNames;
 use crate::resources::secret_headers::SecretHeaders;
 use crate::state::AppState;
 use crate::store;
@@ -256,11 +257,15 @@ impl ToolServers for McpServers {
         let tell: Arc<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync> = tell.into();
         Box::pin(async move {
             let (client, call, tell) = (&client, &call, &tell);
-            let asked = servers.iter().map(|mcp| async move {
+            let names: Vec<&str> = servers.iter().map(|mcp| mcp.name.as_str()).collect();
+            let (names, tool_names) = (&names, &ToolNames::default());
+            let asked = servers.iter().enumerate().map(|(server, mcp)| async move {
                 let budget = Budget::default();
                 match load_tools(client, &budget, mcp).await {
                     Ok(tools) => {
+                        let (tools, warnings) = tool_names.select(server, tools, names);
                         tell(Ok(tools));
+                        warnings.into_iter().for_each(|warning| tell(Err(warning)));
                         let (mcp, call, tell) =
                             (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
                         budget.on_limit(move |limit| {

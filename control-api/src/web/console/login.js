@@ -81,9 +81,12 @@ export function loginForm(message, onLogin) {
       h(
         "p",
         { id: "login-hint", class: "hint" },
-        "The server prints a key on its first start. ",
+        "The server prints a key on its first start. This command creates another:",
+      ),
+      h(
+        "pre",
+        { class: "command", tabindex: "0" },
         h("code", {}, "visavis keys create --workspace default"),
-        " creates another.",
       ),
     ),
   ];

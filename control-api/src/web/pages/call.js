@@ -14,7 +14,7 @@ import { CaptionsView } from "./captions-view.js";
 import { RecordingNotice } from "./recording-notice.js";
 import { createSavedState } from "./saved-state.js";
 import { Suggestions } from "./suggestions.js";
-import { callErrorText, END_TEXTS, microphoneErrorText, STATE_LABELS } from "./texts.js";
+import { callErrorText, END_TEXTS, endReason, microphoneErrorText, STATE_LABELS } from "./texts.js";
 import { UnheardMicrophoneDetector } from "./unheard-microphone.js";
 
 const byId = (id) => document.getElementById(id);
@@ -113,6 +113,14 @@ function showAgentName(name) {
   byId("text-name").textContent = `Type a message to ${name}`;
 }
 
+/** Shows the agent's picture, a data URI, before the call. */
+function showPicture(uri) {
+  if (typeof uri !== "string" || !uri.startsWith("data:image/")) return;
+  const picture = /** @type {HTMLImageElement} */ (byId("picture"));
+  picture.src = uri;
+  picture.hidden = false;
+}
+
 // --- joining ---
 
 /** The token of a join page, from the fragment of its URL. */
@@ -134,10 +142,11 @@ async function fetchConversationInfo({ conversation, token }) {
   return response.json();
 }
 
-function showConversationInfo({ persona_name: name, suggested_questions: questions, recording }) {
-  showAgentName(name);
-  suggestions.show(questions);
-  recordingNotice.announce(recording);
+function showConversationInfo(info) {
+  showAgentName(info.persona_name);
+  showPicture(info.avatar_picture);
+  suggestions.show(info.suggested_questions);
+  recordingNotice.announce(info.recording);
 }
 
 /** Before the user clicks: shows the agent's name, or says that the link is no longer valid. */
@@ -149,8 +158,8 @@ async function checkLink() {
   } catch (error) {
     // Other errors are shown when the user joins.
     if (joining || callClient || !(error instanceof RejectedError)) return;
-    if (error.status === 409) showEnd("ended", callErrorText(error).text);
-    if (error.status === 401) showEnd("unavailable", callErrorText(error).text);
+    if ([401, 409].includes(error.status))
+      showEnd(endReason(error.status), callErrorText(error).text);
   }
 }
 
@@ -215,7 +224,7 @@ async function join(withMicrophone, afterReload = false) {
     const { text, final } = callErrorText(error);
     discardCall();
     if (error.afterAnswer) return showEnd("full");
-    if (final) return showEnd(error.status === 409 ? "ended" : "unavailable", text);
+    if (final) return showEnd(endReason(error.status), text);
     byId("problem").textContent = text;
     byId("problem").hidden = false;
     showScreen("welcome");
@@ -499,6 +508,7 @@ document.addEventListener("pointerdown", (event) => {
 document.addEventListener("keydown", () => levelMeter.resume());
 
 // An embed page has no conversation yet that it could ask.
+showAgentName(document.body.dataset.agentName);
 recordingNotice.announce(JSON.parse(document.body.dataset.recording || "null"));
 
 // The buttons are disabled in the HTML, because a click before this point would have no effect.

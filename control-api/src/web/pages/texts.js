@@ -38,14 +38,19 @@ export function callErrorText(error) {
           final: true,
         };
       case 401:
-        return { text: "This link has expired or is not valid. Ask for a new one.", final: true };
+        return {
+          text: "This link has expired or is not valid. Ask the person who sent it for a new one.",
+          final: true,
+        };
       case 403:
         return { text: "The page that embeds this one may not use this agent.", final: true };
       case 404:
         return { text: "There is no agent at this address.", final: true };
       case 409:
         return {
-          text: "This conversation is over. A link works for one conversation only.",
+          text:
+            "This conversation is over. A link works for one conversation only: ask for a new one " +
+            "to talk again.",
           final: true,
         };
       case 408:
@@ -109,12 +114,19 @@ export function microphoneErrorText(reason) {
   }
 }
 
+/** The reason on the end screen if the server rejects a call for good. */
+export function endReason(status) {
+  if (status === 401) return "invalidLink";
+  return status === 409 ? "ended" : "unavailable";
+}
+
 /** Title and text of the end screen, by the reason of the end. */
 export const END_TEXTS = {
   hungUp: ["You hung up", "Thank you for talking."],
   ended: ["The conversation is over", "Thank you for talking."],
   timeLimit: ["Time is up", "The conversation reached its maximum duration."],
   elsewhere: ["The call continues elsewhere", "This conversation was opened in another window."],
+  invalidLink: ["This link does not work", ""],
   unavailable: ["No conversation here", ""],
   connectionLost: ["The connection is lost", "The server could not be reached for a while."],
   full: ["All lines are busy", "Try again in a moment."],

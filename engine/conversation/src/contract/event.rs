@@ -123,14 +123,19 @@ impl Event {
                 "recording_ready",
                 json!({ "duration": duration, "bytes": bytes, "format": format }),
             ),
-            Self::ToolCall { tool_name, parameters, result } => {
+            Self::ToolCall { tool_name, parameters, result, failed } => {
                 // The interface defines the result as an object, but a tool may return any value.
-                let result =
-                    if result.is_object() { result.clone() } else { json!({ "result": result }) };
-                (
-                    "tool_call",
-                    json!({ "tool_name": tool_name, "parameters": parameters, "result": result }),
-                )
+                let result = match result {
+                    reason if *failed => json!({ "error": reason }),
+                    Value::Object(_) => result.clone(),
+                    value => json!({ "result": value }),
+                };
+                let status = if *failed { "failed" } else { "completed" };
+                let payload = json!({
+                    "tool_name": tool_name, "parameters": parameters, "result": result,
+                    "status": status,
+                });
+                ("tool_call", payload)
             }
             Self::UtteranceCommitted { text, speaker: None } => {
                 ("utterance_committed", json!({ "text": text }))
@@ -229,6 +234,9 @@ pub enum Event {
         parameters: Value,
         /// The result, or the reason of a failure.
         result: Value,
+        /// Whether the tool failed; not part of `simulate`, where a line `error` precedes.
+        #[serde(default, skip_serializing_if = "is_false")]
+        failed: bool,
     },
     /// The user's turn has ended.
     #[serde(rename = "utterance_committed")]
@@ -743,11 +751,13 @@ mod tests {
                     tool_name: "t".into(),
                     parameters: json!({ "a": 1 }),
                     result: json!("sunny"),
+                    failed: false,
                 },
                 json!({
                     "tool_name": "t",
                     "parameters": { "a": 1 },
                     "result": { "result": "sunny" },
+                    "status": "completed",
                 }),
             ),
             (Event::UtteranceCommitted { text, speaker: None }, json!({ "text": "x" })),

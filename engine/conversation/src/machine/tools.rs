@@ -147,6 +147,7 @@ impl Conversation {
             tool_name: tool.name.clone(),
             parameters: tool.arguments.clone(),
             result,
+            failed,
         });
         let spec = self.spec.tools.iter().find(|spec| spec.name == tool.name);
         let pick: fn(&ToolSpec) -> Option<&String> =

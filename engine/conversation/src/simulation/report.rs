@@ -62,7 +62,8 @@ impl Report {
             event => {
                 let Ok(Value::Object(fields)) = serde_json::to_value(event) else { return };
                 let mut line = Map::from_iter([("t".into(), json!(t))]);
-                for (key, value) in fields.into_iter().filter(|(key, _)| key != "utterance") {
+                let is_shown = |(key, _): &(String, _)| !matches!(&**key, "utterance" | "failed");
+                for (key, value) in fields.into_iter().filter(is_shown) {
                     let rounded =
                         matches!(key.as_str(), "position" | "call_duration" | "max_call_duration");
                     let value = value
