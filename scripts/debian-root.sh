@@ -5,7 +5,7 @@
 #   scripts/debian-root.sh create SUITE FOLDER [PACKAGE ...]
 #                              a minimal system of a suite (bookworm, trixie), as a container has it,
 #                              and these packages; nothing happens if it is complete
-#   scripts/debian-root.sh run [OPTIONS] FOLDER COMMAND [ARGUMENTS]
+#   scripts/debian-root.sh run FOLDER [OPTIONS] -- COMMAND [ARGUMENTS]
 #                              runs a command in it, with its own processes and mounts, and an
 #                              environment of nothing but PATH, HOME and the system's certificates
 #     --bind HOST:FOLDER       a folder or file of this system, or --read HOST:FOLDER: read-only
@@ -65,7 +65,7 @@ create() {
   [ $# -gt 0 ] || return 0
   # Installed packages need no network.
   chroot "$folder" dpkg-query -W "$@" >/dev/null 2>&1 || {
-    run --bind "$packages:/var/cache/apt/archives" "$folder" sh -c \
+    run "$folder" --bind "$packages:/var/cache/apt/archives" -- sh -c \
       'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
         --no-install-recommends "$@" </dev/null' install "$@" >"$folder.log" 2>&1 || {
       tail -n 5 "$folder.log" >&2
@@ -75,23 +75,23 @@ create() {
 }
 
 run() {
-  local binds=() variables=() at=/ user='' read_only='' network=()
-  while [ $# -gt 0 ]; do
-    case $1 in
+  local folder binds=() variables=() at=/ user='' read_only='' network=()
+  [ $# -ge 1 ] || usage
+  folder=$(realpath "$1")
+  shift
+  while [ "${1:-}" != -- ]; do
+    case ${1:-} in
     --bind | --read) binds+=("$1" "${2%%:*}" "${2#*:}"); shift 2 ;;
     --env) variables+=("$2"); shift 2 ;;
     --at) at=$2; shift 2 ;;
     --user) user=$2; shift 2 ;;
     --read-only) read_only=1; shift ;;
     --no-network) network=(--net); shift ;;
-    --*) usage ;;
-    *) break ;;
+    *) usage ;;
     esac
   done
-  [ $# -ge 2 ] || usage
-  local folder
-  folder=$(realpath "$1")
   shift
+  [ $# -ge 1 ] || usage
   [ -d "$folder/usr" ] || fail "$folder contains no system"
   # Certificates of this system, for networks whose proxy has its own.
   local certificates=/etc/ssl/certs/ca-certificates.crt

@@ -57,21 +57,16 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 # /build/work; options of debian-root.sh come before `--`.
 in_system() {
   local options=()
-  while [ "$1" != -- ]; do
-    options+=("$1")
-    shift
-  done
-  shift
   # cargo-deb looks for the files of [package.metadata.deb] in target/dist of the checkout.
   mkdir -p "$cargo_home/registry" "$work/pip" target/dist
   [ ! -e "$cargo_home/config.toml" ] ||
     options+=(--read "$cargo_home/config.toml:/root/.cargo/config.toml")
-  scripts/debian-root.sh run --read "$toolchain:/opt/rust" --read "$root:/build/visavis" \
+  scripts/debian-root.sh run "$system" --read "$toolchain:/opt/rust" --read "$root:/build/visavis" \
     --bind "$work:/build/visavis/target/dist" --bind "$work:/build/work" \
     --bind "$cargo_home/registry:/root/.cargo/registry" \
     --env PATH=/opt/rust/bin:/build/work/tools/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     --env CARGO_TARGET_DIR=/build/work/target --env CARGO_INCREMENTAL=0 \
-    --env PIP_CACHE_DIR=/build/work/pip --at /build/visavis "${options[@]}" "$system" "$@"
+    --env PIP_CACHE_DIR=/build/work/pip --at /build/visavis "${options[@]}" "$@"
 }
 # Without network, to prove that the step needs none.
 offline() { in_system --no-network --env CARGO_NET_OFFLINE=true -- "$@"; }

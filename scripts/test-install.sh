@@ -47,14 +47,8 @@ new_system() {
 packages_of() { echo "${VISAVIS_ROOTS:-$root/.cache/roots}/$(suite_of "$1")-packages"; }
 # Runs a command in it; options of debian-root.sh come before `--`.
 in_system() {
-  local options=()
-  while [ "$1" != -- ]; do
-    options+=("$1")
-    shift
-  done
-  shift
-  scripts/debian-root.sh run --read "$work/speech:/speech" \
-    --read "$root/scripts/test-install:/test-install" "${options[@]}" "$system" "$@"
+  scripts/debian-root.sh run "$system" --read "$work/speech:/speech" \
+    --read "$root/scripts/test-install:/test-install" "$@"
 }
 # The speech of the caller, by flite.
 make_speech() {
