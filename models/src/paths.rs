@@ -133,7 +133,7 @@ mod tests {
         let program = root.join("target/release/visavis");
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
         let names = |program: Option<&Path>| {
-            let dirs = models_dirs_of(program, Path::new("/work"));
+            let dirs = models_dirs_of(program, Path::new("/home/ann"));
             let relative = |dir: &PathBuf| match dir.strip_prefix(&root) {
                 Ok(inside) => inside.display().to_string(),
                 Err(_) => dir.display().to_string(),
@@ -141,7 +141,7 @@ mod tests {
             dirs.iter().map(relative).collect::<Vec<_>>()
         };
         let beside = ["target/release/models", "target/lib/visavis/models"];
-        let elsewhere = ["/usr/lib/visavis/models", "/work/.cache/models"];
+        let elsewhere = ["/usr/lib/visavis/models", "/home/ann/.cache/models"];
         assert_eq!(names(Some(&program)), [beside, elsewhere].concat(), "no checkout");
         std::fs::write(root.join(CHECKOUT_MARK), "").unwrap();
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
         let installed = names(Some(Path::new("/usr/bin/visavis")));
         assert_eq!(
             installed,
-            ["/usr/bin/models", "/usr/lib/visavis/models", "/work/.cache/models"]
+            ["/usr/bin/models", "/usr/lib/visavis/models", "/home/ann/.cache/models"]
         );
         std::fs::remove_dir_all(&root).unwrap();
     }
