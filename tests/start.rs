@@ -250,25 +250,23 @@ fn the_log_begins_with_what_has_started() {
     assert_eq!(line["media_threads"], 2, "{line}");
     assert_eq!(line["udp_ports"].as_str().unwrap().split(", ").count(), 2, "{line}");
     assert!(line["tcp_port"].as_u64().unwrap() > 0, "{line}");
-    assert_ne!(line["media_addresses"], "127.0.0.1", "a proxy is on this machine: {line}");
+    assert_eq!(line["this_machine_only"], false, "a proxy is on this machine: {line}");
     assert!(server.line().starts_with("API key: "));
     assert_eq!(server.line(), "Public address: https://talk.example.com");
 }
 
 #[test]
-fn a_loopback_server_binds_media_to_loopback() {
+fn media_of_a_loopback_server_is_for_this_machine() {
     let folder = TempFolder::new("loopback");
     let mut server = Server::start(&folder, "[::1]:0", &[("VISAVIS_SERVER_LOG_FORMAT", "json")]);
     let line: Value = serde_json::from_str(&server.log_line("the server has started")).unwrap();
-    assert_eq!(line["media_addresses"], "127.0.0.1", "{line}");
-    let ports = line["udp_ports"].as_str().unwrap().split(", ");
-    let sockets = fs::read_to_string("/proc/net/udp").unwrap();
-    for port in ports {
-        let port: u16 = port.parse().unwrap();
-        // 127.0.0.1 and 0.0.0.0 in the byte order of the kernel.
-        assert!(sockets.contains(&format!(" 0100007F:{port:04X} ")), "{port}: {sockets}");
-        assert!(!sockets.contains(&format!(" 00000000:{port:04X} ")), "{port}: {sockets}");
-    }
+    assert_eq!(line["this_machine_only"], true, "{line}");
+    let addresses = line["media_addresses"].as_str().unwrap();
+    assert_eq!(addresses.split(", ").next(), Some("127.0.0.1"), "{line}");
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    // 127.0.0.1 in the byte order of the kernel.
+    let listening = format!(" 0100007F:{:04X} ", line["tcp_port"].as_u64().unwrap());
+    assert!(sockets.contains(&listening), "{listening}: {sockets}");
 }
 
 #[test]

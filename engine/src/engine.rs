@@ -30,7 +30,7 @@ use engine_api::{
     Engine, EventSink, HangUp, MissingModel, OfferError, PoseSetFile, RoomOffer, RoomSession,
     SttChoice, TtsChoice,
 };
-use models::{Error, Sink};
+use models::{Error, ErrorKind, Sink};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
@@ -169,25 +169,25 @@ impl CallEngine {
             max_load: config.max_load,
             max_questions_per_second: config.max_questions_per_second,
         });
-        let hosts = if config.loopback_only {
-            vec![Ipv4Addr::LOCALHOST.into()]
-        } else {
-            config.host_addresses.clone()
-        };
+        let loopback = [IpAddr::from(Ipv4Addr::LOCALHOST)];
+        // Clients on this machine use UDP.
+        let tcp_hosts: &[IpAddr] =
+            if config.loopback_only { &loopback } else { &config.host_addresses };
         let server = config
             .tcp_port
-            .map(|port| sockets::bind_tcp(port, &hosts, &config.public_addresses))
+            .map(|port| sockets::bind_tcp(port, tcp_hosts, &config.public_addresses))
             .transpose()?;
         let ice_tcp = server.as_ref().map(|s| (s.datagram_sender(), s.candidates().to_vec()));
         let udp = socket::SocketConfig {
-            host_addresses: hosts,
+            host_addresses: config.host_addresses.clone(),
             public_addresses: config.public_addresses,
             ports: config.udp_ports,
+            loopback_only: config.loopback_only,
         };
         let count = if config.threads == 0 { thread::cores() } else { config.threads };
         let sockets = sockets::bind_all(&udp, count)?;
         let tcp_candidates = server.as_ref().map_or(&[][..], tcp::Server::candidates);
-        let media_addresses = MediaAddresses::of(&sockets, tcp_candidates);
+        let media_addresses = MediaAddresses::of(&sockets, tcp_candidates, config.loopback_only);
         let mut threads = Vec::with_capacity(sockets.len());
         for (number, socket) in sockets.into_iter().enumerate() {
             let (media_thread, inbox, stats) =
@@ -430,8 +430,12 @@ impl Engine for CallEngine {
             Readiness::Unavailable(what) => return Some(what.clone()),
             Readiness::Ready => {}
         }
-        let hears = self.models.stt(stt).0.map(drop);
-        hears.and_then(|()| self.models.tts(tts).0.map(drop)).err().map(|error| error.to_string())
+        // A call that waits for a busy model can be held later.
+        let lasting = |error: &Error| error.kind() == ErrorKind::NotAvailable;
+        let stt = self.models.stt(stt).0.map_or_else(Some, |stt| stt.capacity_error());
+        let tts = || self.models.tts(tts).0.map_or_else(Some, |tts| tts.capacity_error());
+        let error = stt.filter(lasting).or_else(|| tts().filter(lasting))?;
+        Some(error.to_string())
     }
 
     fn degraded_reason(&self) -> Option<String> {

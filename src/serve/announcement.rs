@@ -110,6 +110,7 @@ impl Announcement {
             models = %self.models.display(),
             media_threads = media.udp_ports.len(),
             media_addresses = joined(&media.addresses),
+            this_machine_only = media.loopback_only,
             udp_ports = joined(&media.udp_ports),
             tcp_port = media.tcp_port,
             "{} has started",

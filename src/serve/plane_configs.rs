@@ -158,7 +158,7 @@ pub(super) fn engine_config(config: &Config, listen: SocketAddr) -> anyhow::Resu
     Ok(engine::Config {
         threads: config.media.threads,
         max_calls: config.limits.calls as usize,
-        // A browser on this machine connects fastest over loopback, and in every network.
+        // A browser on this machine connects over loopback in every network; Firefox never does.
         host_addresses: socket::host_addresses(listen.ip().is_loopback()),
         // Other machines can neither open a page here nor have they been told of an address.
         loopback_only: listen.ip().is_loopback()

@@ -17,7 +17,7 @@ pub struct Config {
     pub max_calls: usize,
     /// This host's addresses that clients may use; see [`socket::host_addresses`].
     pub host_addresses: Vec<IpAddr>,
-    /// Whether all clients are on this machine: their media sockets are bound to 127.0.0.1 only.
+    /// Whether all clients are on this machine: media sockets accept nothing from other machines.
     /// Rooms of LiveKit use [`Config::host_addresses`] in any case.
     pub loopback_only: bool,
     /// Addresses under which a NAT in front of this host is reachable.

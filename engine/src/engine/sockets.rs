@@ -17,16 +17,19 @@ pub struct MediaAddresses {
     pub udp_ports: Vec<u16>,
     /// The port of ICE-TCP.
     pub tcp_port: Option<u16>,
+    /// Whether only clients on this machine reach them.
+    pub loopback_only: bool,
 }
 
 impl MediaAddresses {
-    pub(super) fn of(sockets: &[Socket], tcp: &[LocalCandidate]) -> Self {
+    pub(super) fn of(sockets: &[Socket], tcp: &[LocalCandidate], loopback_only: bool) -> Self {
         let of_first = sockets.first().map_or(&[][..], Socket::candidates);
         let ports = sockets.iter().filter_map(|socket| socket.candidates().first());
         Self {
             addresses: of_first.iter().map(|candidate| candidate.address.ip()).collect(),
             udp_ports: ports.map(|candidate| candidate.address.port()).collect(),
             tcp_port: tcp.first().map(|candidate| candidate.address.port()),
+            loopback_only,
         }
     }
 }
@@ -106,8 +109,8 @@ mod tests {
     fn config(ports: RangeInclusive<u16>) -> SocketConfig {
         SocketConfig {
             host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-            public_addresses: Vec::new(),
             ports: Some(ports),
+            ..SocketConfig::default()
         }
     }
 
@@ -134,12 +137,13 @@ mod tests {
     fn there_are_as_many_sockets_as_ports_if_these_are_fewer_than_the_threads() {
         let (addresses, port) = with_range(1, 0, |ports| {
             let sockets = bind_all(&config(ports.clone()), 4).ok()?;
-            Some((MediaAddresses::of(&sockets, &[]), *ports.start()))
+            Some((MediaAddresses::of(&sockets, &[], false), *ports.start()))
         });
         let expected = MediaAddresses {
             addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             udp_ports: vec![port],
             tcp_port: None,
+            loopback_only: false,
         };
         assert_eq!(addresses, expected);
     }
@@ -148,7 +152,7 @@ mod tests {
     fn ports_that_another_program_uses_are_skipped_while_enough_are_left() {
         let (found, first) = with_range(3, 1, |ports| {
             let sockets = bind_all(&config(ports.clone()), 2).ok()?;
-            Some((MediaAddresses::of(&sockets, &[]).udp_ports, *ports.start()))
+            Some((MediaAddresses::of(&sockets, &[], false).udp_ports, *ports.start()))
         });
         assert_eq!(found, [first + 1, first + 2]);
     }

@@ -11,6 +11,7 @@ use std::os::fd::AsRawFd;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
+use socket2::SockFilter;
 use str0m::net::{Protocol, Transmit};
 
 use super::ffi;
@@ -32,7 +33,26 @@ pub struct SocketConfig {
     pub public_addresses: Vec<IpAddr>,
     /// Port range; `None` takes any free port.
     pub ports: Option<RangeInclusive<u16>>,
+    /// Whether all clients are on this machine: datagrams of other machines are dropped.
+    pub loopback_only: bool,
 }
+
+/// A socket filter that accepts what arrives through the loopback interface only. Datagrams of this
+/// machine to any of its addresses do. Instructions of classic BPF, see
+/// <https://www.kernel.org/doc/html/latest/networking/filter.html>.
+const LOOPBACK_FILTER: [SockFilter; 4] = {
+    // Loads the type of the interface (SKF_AD_OFF + SKF_AD_HATYPE), and compares it with
+    // ARPHRD_LOOPBACK. Returns the number of bytes to keep.
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    [
+        SockFilter::new(LOAD, 0, 0, (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE) as u32),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, libc::ARPHRD_LOOPBACK as u32),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(RETURN, 0, 0, 0),
+    ]
+};
 
 /// Addresses of this host that a client may use. With `loopback`, 127.0.0.1 is included, for
 /// clients on the same machine.
@@ -72,8 +92,11 @@ pub struct Socket {
 pub type InjectedDatagram = (SocketAddr, Vec<u8>);
 
 impl Socket {
-    /// Binds to the first free port of the range. It binds to all interfaces, or to loopback only
-    /// if no other address is configured.
+    /// Binds to the first free port of the range. It binds to all interfaces, or to 127.0.0.1 if no
+    /// other address is configured.
+    ///
+    /// With [`SocketConfig::loopback_only`], a filter of the socket drops what comes from other
+    /// machines. If the system refuses the filter, the socket is bound to 127.0.0.1.
     ///
     /// # Errors
     ///
@@ -84,8 +107,19 @@ impl Socket {
                 .filter_map(|ip| if let IpAddr::V4(ip) = ip { Some(*ip) } else { None })
                 .collect()
         };
-        let (host_addresses, public_addresses) =
+        let (mut host_addresses, public_addresses) =
             (v4(&config.host_addresses), v4(&config.public_addresses));
+        let socket = Self::open_socket()?;
+        if config.loopback_only
+            && let Err(error) = socket.attach_filter(&LOOPBACK_FILTER)
+        {
+            tracing::info!(
+                %error,
+                "the system refuses socket filters; browsers that do not use 127.0.0.1 for calls, \
+                 such as Firefox, need media.public_ip"
+            );
+            host_addresses = vec![Ipv4Addr::LOCALHOST];
+        }
         let advertised =
             if public_addresses.is_empty() { &host_addresses } else { &public_addresses };
         if advertised.is_empty() {
@@ -98,8 +132,9 @@ impl Socket {
         let ip = if local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED };
         let mut last_error = io::Error::new(io::ErrorKind::AddrInUse, "no free port for media");
         for port in config.ports.clone().unwrap_or(0..=0) {
-            match Self::open_socket(SocketAddrV4::new(ip, port)) {
-                Ok(socket) => {
+            match socket.bind(&SocketAddr::from((ip, port)).into()) {
+                Ok(()) => {
+                    let socket = std::net::UdpSocket::from(socket);
                     let port = socket.local_addr()?.port();
                     ffi::enable_pktinfo(socket.as_raw_fd())?;
                     let candidates = advertised
@@ -128,7 +163,7 @@ impl Socket {
         Err(last_error)
     }
 
-    fn open_socket(address: SocketAddrV4) -> io::Result<std::net::UdpSocket> {
+    fn open_socket() -> io::Result<socket2::Socket> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
         socket.set_nonblocking(true)?;
         // The kernel may grant less, which is no error. More than its limit (net.core.rmem_max)
@@ -137,8 +172,7 @@ impl Socket {
             let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES);
         }
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER_BYTES);
-        socket.bind(&SocketAddr::V4(address).into())?;
-        Ok(socket.into())
+        Ok(socket)
     }
 
     /// The candidates to announce to clients.
@@ -338,7 +372,7 @@ mod tests {
         let config = SocketConfig {
             host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
             public_addresses: vec![public],
-            ports: None,
+            ..SocketConfig::default()
         };
         let mut a = Socket::bind(&config).unwrap();
         assert_eq!(a.candidates().iter().map(|c| c.address.ip()).collect::<Vec<_>>(), [public]);
@@ -359,11 +393,32 @@ mod tests {
     }
 
     #[test]
+    fn clients_of_this_machine_use_any_of_its_addresses_while_others_are_shut_out() {
+        let hosts = host_addresses(true);
+        let config = SocketConfig {
+            host_addresses: hosts.clone(),
+            loopback_only: true,
+            ..SocketConfig::default()
+        };
+        let mut socket = Socket::bind(&config).unwrap();
+        let candidates: Vec<_> = socket.candidates().iter().map(|c| c.address).collect();
+        // Without the permission for filters, there is 127.0.0.1 only.
+        assert!(candidates.len() == hosts.len() || candidates.len() == 1, "{candidates:?}");
+        for to in candidates {
+            let probe = std::net::UdpSocket::bind((to.ip(), 0)).unwrap();
+            probe.send_to(&[9], to).unwrap();
+            let mut seen = None;
+            let (count, _) = socket.receive(|_, destination, _| seen = Some(destination)).unwrap();
+            assert_eq!((count, seen), (1, Some(to)));
+        }
+    }
+
+    #[test]
     fn ports_come_from_the_range_until_it_is_used_up() {
         let of = |ports| SocketConfig {
             host_addresses: vec![IpAddr::V4(Ipv4Addr::LOCALHOST)],
-            public_addresses: vec![],
             ports,
+            ..SocketConfig::default()
         };
         // Another program may take a free port before it is bound here.
         let (config, first, free) = (0..100)

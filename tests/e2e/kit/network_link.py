@@ -32,11 +32,12 @@ class NetworkLink:
         run(*f"ip link add {self.interface} {peer}".split())
         run(*f"ip addr add {self.host}/30 dev {self.interface}".split())
         run(*f"ip link set {self.interface} up".split())
-        self._run_inside(*f"ip addr add {self.inside}/30 dev link0".split())
-        self._run_inside(*"ip link set link0 up".split())
-        self._run_inside(*"ip link set lo up".split())
+        self.run_inside(*f"ip addr add {self.inside}/30 dev link0".split())
+        self.run_inside(*"ip link set link0 up".split())
+        self.run_inside(*"ip link set lo up".split())
 
-    def _run_inside(self, *command: str):
+    def run_inside(self, *command: str):
+        """Runs a command in the namespace."""
         run("ip", "netns", "exec", self.name, *command)
 
     def wrap(self, binary: str, folder: pathlib.Path) -> pathlib.Path:
@@ -51,7 +52,7 @@ class NetworkLink:
 
     def cut_udp(self):
         """Drops all UDP packets in both directions. TCP goes on."""
-        for tc, device in ((run, self.interface), (self._run_inside, "link0")):
+        for tc, device in ((run, self.interface), (self.run_inside, "link0")):
             tc(*f"tc qdisc add dev {device} root handle 1: htb default 1".split())
             for number in (1, 2):
                 speed = f"classid 1:{number} htb rate 10gbit"
@@ -62,7 +63,7 @@ class NetworkLink:
 
     def heal(self):
         """Ends `cut_udp`."""
-        for tc, device in ((run, self.interface), (self._run_inside, "link0")):
+        for tc, device in ((run, self.interface), (self.run_inside, "link0")):
             tc(*f"tc qdisc del dev {device} root".split())
 
     def limit(self, kbits: int):
@@ -75,7 +76,7 @@ class NetworkLink:
 
     def _set_rate(self, rate: str):
         shape = f"tbf rate {rate} burst 4kb latency 300ms"
-        self._run_inside(*f"tc qdisc replace dev link0 root {shape}".split())
+        self.run_inside(*f"tc qdisc replace dev link0 root {shape}".split())
 
     def close(self):
         run("ip", "link", "del", self.interface)
