@@ -69,8 +69,8 @@ pub(crate) use lock::{Lock, lock_key};
 pub(crate) use page::Page;
 
 use pool::{
-    MAX_READERS, MAX_SHARED_WRITERS, WriterPool, postgres_pool, sqlite_reader_pool,
-    sqlite_writer_pool,
+    MAX_READERS, MAX_SHARED_WRITERS, WriterPool, open_connection, postgres_pool,
+    sqlite_reader_pool, sqlite_writer_pool,
 };
 use sql::SqlBuilder;
 
@@ -274,13 +274,12 @@ impl Store {
             let pool =
                 |connections| postgres_pool(connections).connect_lazy_with(write_options.clone());
             let (writers, event_writer) = (pool(MAX_SHARED_WRITERS), pool(1));
-            // The first write does not wait for a connection. If there is none now, it opens one.
-            let _ = (writers.acquire().await, event_writer.acquire().await);
-            (
-                WriterPool::of_network(writers),
-                WriterPool::of_network(event_writer),
-                pool(MAX_READERS),
-            )
+            let readers = pool(MAX_READERS);
+            // The first statements do not wait for a connection.
+            for pool in [&writers, &readers, &event_writer] {
+                open_connection(pool).await?;
+            }
+            (WriterPool::of_network(writers), WriterPool::of_network(event_writer), readers)
         } else {
             let writer = sqlite_writer_pool().connect_with(write_options).await?;
             migrations::migrator().run(&writer).await.map_err(migrations::error)?;

@@ -1,7 +1,7 @@
 //! Pools of connections to the database.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::any::AnyPoolOptions;
 use sqlx::{AnyPool, AssertSqlSafe, Connection as _, Executor as _};
@@ -12,6 +12,8 @@ use super::Db;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The same for PostgreSQL, which may be unreachable: a request is answered within 2 s.
 const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Maximum wait for the first connection of a pool, while the server starts.
+const FIRST_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum response time of a PostgreSQL connection before it may be used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of read connections.
@@ -93,6 +95,18 @@ pub(super) fn postgres_pool(max_connections: u32) -> AnyPoolOptions {
         })
 }
 
+/// Opens the first connection of a pool for PostgreSQL. Repeats attempts that take too long, because
+/// a busy database may need more than [`SHARED_ACQUIRE_TIMEOUT`] for a connection.
+pub(super) async fn open_connection(pool: &AnyPool) -> sqlx::Result<()> {
+    let deadline = Instant::now() + FIRST_CONNECTION_TIMEOUT;
+    loop {
+        match pool.acquire().await {
+            Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => {}
+            result => return result.map(drop),
+        }
+    }
+}
+
 /// Options of the pool of the one writer of an SQLite file.
 pub(super) fn sqlite_writer_pool() -> AnyPoolOptions {
     AnyPoolOptions::new()
@@ -135,5 +149,34 @@ async fn is_responsive(connection: &mut sqlx::AnyConnection) -> sqlx::Result<boo
     match tokio::time::timeout(PING_TIMEOUT, is_reusable(connection)).await {
         Ok(whole) => whole,
         Err(late) => Err(sqlx::Error::Io(late.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::ConnectOptions as _;
+    use sqlx::any::AnyConnectOptions;
+    use tokio::net::TcpListener;
+    use url::Url;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_connection_is_tried_again_if_the_database_is_slow() {
+        sqlx::any::install_default_drivers();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = Url::parse(&format!("postgres://visavis@{address}/db?sslmode=disable")).unwrap();
+        let pool = postgres_pool(1).connect_lazy_with(AnyConnectOptions::from_url(&url).unwrap());
+        let server = tokio::spawn(async move {
+            // A server that never answers, then one that cannot be used.
+            let silent = listener.accept().await.unwrap();
+            let (second, _) = listener.accept().await.unwrap();
+            drop(second);
+            silent
+        });
+        let error = open_connection(&pool).await.unwrap_err();
+        assert!(!matches!(error, sqlx::Error::PoolTimedOut), "{error}");
+        server.await.unwrap();
     }
 }
