@@ -4,7 +4,7 @@
 //! start ──listening──► serving ──signal──► draining ──► stopping ──► exit
 //!                                           │  all calls ended,
 //!                                           │  `timeouts.drain` elapsed,
-//!                                           └─ or a second signal
+//!                                           └─ or a second SIGTERM or SIGINT
 //! ```
 //!
 //! Draining admits no new calls. Stopping exports the last spans, finishes the HTTP requests, and
@@ -234,7 +234,7 @@ async fn serve(config: Config, role: Role, keys_options: &str) -> anyhow::Result
         }
     }
     tracing::info!(
-        "draining: no new calls are accepted; a second signal stops the server immediately"
+        "draining: no new calls are accepted; a second SIGTERM or SIGINT stops the server immediately"
     );
     notifier.send("STOPPING=1");
     notifier.send_status("draining: no new calls are accepted");
@@ -242,7 +242,7 @@ async fn serve(config: Config, role: Role, keys_options: &str) -> anyhow::Result
     tokio::select! {
         () = engine.drain(Duration::from_secs_f64(config.timeouts.drain)) => {}
         // These calls end with events too, which must precede the closing of the store.
-        () = signals.next() => engine.drain(Duration::ZERO).await,
+        () = signals.next_deliberate() => engine.drain(Duration::ZERO).await,
     }
     if let Some(exporter) = exporter {
         exporter.shutdown().await;

@@ -36,6 +36,15 @@ impl StopSignals {
             _ = hang_up => {}
         }
     }
+
+    /// Waits for a further one that a person or a service manager sends on purpose. A terminal that
+    /// closes may send SIGHUP twice: once by the shell, once by the kernel.
+    pub(super) async fn next_deliberate(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Whether `nohup` has started the process: SIGHUP is among the ignored signals in its
