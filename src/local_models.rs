@@ -376,19 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn failed_decoders_are_reported_with_the_reason() {
+    fn a_missing_stt_is_reported_with_the_reason() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let models = models_without_files(runtime.handle());
-        assert_eq!(models.degraded_reason(), None);
         models.stt.start(&models.registry);
         models.stt.wait_loaded();
         let reason = models.unavailable().unwrap();
-        assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
-        assert!(reason.contains("make setup"), "{reason}");
-        let reason = models.degraded_reason().unwrap();
-        assert!(
-            reason.starts_with("STT decoders that have failed and are restarting: 2 of 2 ("),
-            "{reason}"
-        );
+        assert!(reason.contains("pocketsphinx") && reason.contains("make setup"), "{reason}");
+        // A server with hosted models only is not degraded.
+        assert_eq!(models.degraded_reason(), None);
     }
 }

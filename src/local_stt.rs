@@ -11,7 +11,7 @@ use models::stt::pocketsphinx;
 use models::stt::{
     Event, Moonshine, MoonshineConfig, PocketSphinxConfig, PocketSphinxPool, Stt, SttStream,
 };
-use models::{Error, Sink};
+use models::{Error, ErrorKind, Sink};
 
 use crate::config;
 
@@ -43,7 +43,7 @@ impl LocalStt {
             workers: or_default(settings.workers, moonshine::default_workers(cores)),
             loads_pocketsphinx: settings.pool > 0,
             moonshine: OnceLock::new(),
-            pocketsphinx: Arc::new(PocketSphinx { config, pool: OnceLock::new() }),
+            pocketsphinx: Arc::new(PocketSphinx::new(config)),
         }
     }
 
@@ -62,7 +62,14 @@ impl LocalStt {
         }
         registry.set_pocketsphinx(Arc::clone(&self.pocketsphinx) as _);
         if self.loads_pocketsphinx || self.moonshine.get().is_none() {
-            self.pocketsphinx.pool();
+            match pocketsphinx::check_installed(&self.dir) {
+                Ok(()) => {
+                    self.pocketsphinx.pool();
+                }
+                Err(reason) => {
+                    let _ = self.pocketsphinx.missing.set(reason);
+                }
+            }
         }
     }
 
@@ -79,7 +86,8 @@ impl LocalStt {
             self.moonshine.get().and_then(|stt| stt.failure()),
             self.pool().and_then(PocketSphinxPool::failure),
         ];
-        for reason in failures.into_iter().flatten() {
+        let missing = self.pocketsphinx.missing.get().cloned();
+        for reason in failures.into_iter().flatten().chain(missing) {
             // Not fatal: scripted calls need no STT, and all other calls are rejected for this
             // reason.
             tracing::error!(%reason, "the built-in STT is unavailable");
@@ -182,9 +190,20 @@ impl LocalStt {
 struct PocketSphinx {
     config: PocketSphinxConfig,
     pool: OnceLock<PocketSphinxPool>,
+    /// What is not installed. Decoders would fail to load again and again.
+    missing: OnceLock<String>,
 }
 
 impl PocketSphinx {
+    fn new(config: PocketSphinxConfig) -> Self {
+        Self { config, pool: OnceLock::new(), missing: OnceLock::new() }
+    }
+
+    fn missing_error(&self) -> Option<Error> {
+        let reason = self.missing.get()?;
+        Some(Error::new(ErrorKind::NotAvailable, reason.clone()))
+    }
+
     fn pool(&self) -> &PocketSphinxPool {
         self.pool.get_or_init(|| PocketSphinxPool::start(self.config.clone()))
     }
@@ -192,13 +211,16 @@ impl PocketSphinx {
 
 impl Stt for PocketSphinx {
     fn open(&self, sink: Sink<Event>) -> Result<Box<dyn SttStream>, Error> {
-        self.pool().open(sink)
+        match self.missing_error() {
+            Some(error) => Err(error),
+            None => self.pool().open(sink),
+        }
     }
 
     fn capacity_error(&self) -> Option<Error> {
         // A question must not load the decoders. A call may take one that is still loading.
-        let pool = self.pool.get()?;
-        if pool.is_loading() { None } else { pool.capacity_error() }
+        let of_pool = || self.pool.get().filter(|pool| !pool.is_loading())?.capacity_error();
+        self.missing_error().or_else(of_pool)
     }
 }
 
@@ -220,8 +242,9 @@ mod tests {
         stt.start(&registry);
         stt.wait_loaded();
         let reason = stt.pocketsphinx.capacity_error().unwrap().to_string();
-        assert!(reason.starts_with("the STT decoders have failed: "), "{reason}");
         assert!(reason.contains("make setup"), "{reason}");
+        // Decoders that cannot load do not start.
+        assert!(stt.pool().is_none());
 
         let lazy = LocalStt::new(dir, &config::Stt::default()).pocketsphinx;
         assert!(lazy.capacity_error().is_none());

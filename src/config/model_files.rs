@@ -14,9 +14,10 @@ pub(crate) struct Models {
 }
 
 impl Models {
-    /// The folder with the models.
+    /// The folder with the models, absolute: messages about its files name it.
     pub(crate) fn folder(&self) -> PathBuf {
-        paths::models_dir(self.dir.as_deref())
+        let folder = paths::models_dir(self.dir.as_deref());
+        std::path::absolute(&folder).unwrap_or(folder)
     }
 
     /// Why there is no folder with models, in one sentence; `None` if there is one.
