@@ -258,14 +258,12 @@ impl ToolServers for McpServers {
         Box::pin(async move {
             let (client, call, tell) = (&client, &call, &tell);
             let names: Vec<&str> = servers.iter().map(|mcp| mcp.name.as_str()).collect();
-            let (names, tool_names) = (&names, &ToolNames::default());
+            let tool_names = &ToolNames::default();
             let asked = servers.iter().enumerate().map(|(server, mcp)| async move {
                 let budget = Budget::default();
                 match load_tools(client, &budget, mcp).await {
                     Ok(tools) => {
-                        let (tools, warnings) = tool_names.select(server, tools, names);
-                        tell(Ok(tools));
-                        warnings.into_iter().for_each(|warning| tell(Err(warning)));
+                        tell(Ok(tool_names.select(server, tools)));
                         let (mcp, call, tell) =
                             (Arc::clone(mcp), Arc::clone(call), Arc::clone(tell));
                         budget.on_limit(move |limit| {
@@ -278,6 +276,7 @@ impl ToolServers for McpServers {
                 }
             });
             join_all(asked).await;
+            tool_names.warnings(&names).into_iter().for_each(|warning| tell(Err(warning)));
         })
     }
 }

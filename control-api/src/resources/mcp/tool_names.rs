@@ -1,8 +1,8 @@
 //! Which of several MCP servers offers a tool whose name they share: the one that is attached first,
 //! whichever answers first.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine_api::Tool;
 
@@ -12,42 +12,43 @@ const MAX_NAMES: usize = 5;
 /// The names of the tools that the servers of a call have listed so far.
 #[derive(Default)]
 pub(super) struct ToolNames {
-    /// Position of the server that offers the tool, in the order of the agent's `mcp`.
-    owners: Mutex<HashMap<String, usize>>,
+    /// Positions of the servers that list the tool, in the order of the agent's `mcp`.
+    servers: Mutex<BTreeMap<String, BTreeSet<usize>>>,
 }
 
 impl ToolNames {
-    /// The tools of a server that count, and a warning for each other server with which it shares
-    /// names. A tool that counts replaces one that was listed before. Of several tools of the server
-    /// with one name, the first counts. `servers` are the names of all servers.
-    pub(super) fn select(
-        &self,
-        server: usize,
-        tools: Vec<Tool>,
-        servers: &[&str],
-    ) -> (Vec<Tool>, Vec<String>) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut seen = HashSet::new();
+    /// The tools of a server that count. A tool that counts replaces one that was listed before. Of
+    /// several tools of the server with one name, the first counts.
+    pub(super) fn select(&self, server: usize, tools: Vec<Tool>) -> Vec<Tool> {
+        let mut known = self.lock();
+        let counts = |tool: &Tool| {
+            let servers = known.entry(tool.name.clone()).or_default();
+            servers.insert(server) && servers.first() == Some(&server)
+        };
+        tools.into_iter().filter(counts).collect()
+    }
+
+    /// A warning for each pair of servers that share names. To be called when all have answered,
+    /// because a server that answers late may be attached first. `names` are those of all servers.
+    pub(super) fn warnings(&self, names: &[&str]) -> Vec<String> {
         let mut shared = BTreeMap::<(usize, usize), Vec<String>>::new();
-        let mut selected = Vec::with_capacity(tools.len());
-        for tool in tools {
-            if !seen.insert(tool.name.clone()) {
-                continue;
-            }
-            let owner = owners.get(&tool.name).copied();
-            if let Some(other) = owner {
-                let pair = (server.min(other), server.max(other));
-                shared.entry(pair).or_default().push(tool.name.clone());
-            }
-            if owner.is_none_or(|owner| owner > server) {
-                owners.insert(tool.name.clone(), server);
-                selected.push(tool);
+        for (tool, servers) in &*self.lock() {
+            let Some(&first) = servers.first() else { continue };
+            for &other in servers.iter().skip(1) {
+                shared.entry((first, other)).or_default().push(tool.clone());
             }
         }
-        let warning = |((first, second), names): ((usize, usize), Vec<String>)| {
-            warn_of_shared_names(servers[first], servers[second], &names)
+        let warning = |((first, second), tools): ((usize, usize), Vec<String>)| {
+            warn_of_shared_names(names[first], names[second], &tools)
         };
-        (selected, shared.into_iter().map(warning).collect())
+        let mut warnings: Vec<String> = shared.into_iter().map(warning).collect();
+        // Servers may share a name, too.
+        warnings.dedup();
+        warnings
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<usize>>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,16 +72,16 @@ mod tests {
 
     const SERVERS: [&str; 3] = ["Maps", "Shop", "Files"];
 
-    /// Names of the selected tools, and the warnings.
-    fn select(names: &ToolNames, server: usize, tools: &[&str]) -> (Vec<String>, Vec<String>) {
+    /// Names of the selected tools.
+    fn select(names: &ToolNames, server: usize, tools: &[&str]) -> Vec<String> {
         let tool = |name: &&str| Tool {
             name: (*name).to_owned(),
             description: String::new(),
             parameters: Value::Null,
             backend: ToolBackend::Client,
         };
-        let (selected, warnings) = names.select(server, tools.iter().map(tool).collect(), &SERVERS);
-        (selected.into_iter().map(|tool| tool.name).collect(), warnings)
+        let selected = names.select(server, tools.iter().map(tool).collect());
+        selected.into_iter().map(|tool| tool.name).collect()
     }
 
     #[test]
@@ -88,15 +89,26 @@ mod tests {
         let warning = "The MCP servers \"Maps\" and \"Shop\" have tools with the same name (find): \
                        those of \"Maps\" are used, because it is attached first.";
         let names = ToolNames::default();
-        assert_eq!(select(&names, 0, &["find", "zoom", "find"]).0, ["find", "zoom"]);
-        let (second, warnings) = select(&names, 1, &["buy", "find"]);
-        assert_eq!((second, warnings), (vec!["buy".to_owned()], vec![warning.to_owned()]));
+        assert_eq!(select(&names, 0, &["find", "zoom", "find"]), ["find", "zoom"]);
+        assert_eq!(select(&names, 1, &["buy", "find"]), ["buy"]);
+        assert_eq!(names.warnings(&SERVERS), [warning]);
 
         let names = ToolNames::default();
-        assert_eq!(select(&names, 1, &["buy", "find"]).0, ["buy", "find"]);
-        let (first, warnings) = select(&names, 0, &["find", "zoom"]);
-        assert_eq!(first, ["find", "zoom"], "it replaces the other");
-        assert_eq!(warnings, [warning]);
+        assert_eq!(select(&names, 1, &["buy", "find"]), ["buy", "find"]);
+        assert_eq!(select(&names, 0, &["find", "zoom"]), ["find", "zoom"], "it replaces the other");
+        assert_eq!(names.warnings(&SERVERS), [warning]);
+    }
+
+    #[test]
+    fn the_warnings_name_the_server_whose_tools_are_used() {
+        let names = ToolNames::default();
+        for server in [2, 1, 0] {
+            assert_eq!(select(&names, server, &["find"]), ["find"]);
+        }
+        let warnings = names.warnings(&SERVERS);
+        let used = |warning: &String| warning.contains("those of \"Maps\" are used");
+        assert!(warnings.len() == 2 && warnings.iter().all(used), "{warnings:?}");
+        assert_eq!(names.warnings(&["Same"; 3]).len(), 1);
     }
 
     #[test]
@@ -104,9 +116,10 @@ mod tests {
         let names = ToolNames::default();
         let many: Vec<String> = (0..8).map(|n| format!("t{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert_eq!(select(&names, 1, &many).1, [""; 0]);
-        let (selected, warnings) = select(&names, 2, &many);
-        assert_eq!((selected.len(), warnings.len()), (0, 1));
+        assert_eq!(select(&names, 1, &many).len(), 8);
+        assert_eq!(select(&names, 2, &many).len(), 0);
+        let warnings = names.warnings(&SERVERS);
+        assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("(t0, t1, t2, t3, t4 and 3 more)"), "{warnings:?}");
         assert!(warnings[0].contains("\"Shop\"") && warnings[0].contains("\"Files\""));
     }
