@@ -172,7 +172,10 @@ struct ChatToolCall {
     name: String,
     #[schemars(with = "Option<Map<String, Value>>")]
     arguments: Value,
+    /// Of a tool that failed, the reason.
     result: String,
+    #[schemars(extend("enum" = ["completed", "failed"]))]
+    status: String,
 }
 
 /// A word that was heard.

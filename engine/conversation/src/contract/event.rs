@@ -687,7 +687,7 @@ pub struct Timeline {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature
-fn is_false(b: &bool) -> bool {
+pub(super) fn is_false(b: &bool) -> bool {
     !b
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::contract::event::{
     AgentState, EndReason, Event, EventEnvelope, HeardWord, Role, Snippet, TurnTimes, UtteranceId,
+    is_false,
 };
 use crate::contract::providers::{ProviderUsage, UsageAmounts};
 use crate::contract::time::Time;
@@ -51,6 +52,9 @@ pub struct ConversationView {
     /// When the VAD reported the start of the user's current speech.
     #[serde(rename = "user_since")]
     pub user_speaking_since: Option<Time>,
+    /// Whether the tool of the last `tool_call` failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub last_tool_failed: bool,
 }
 
 /// An item of the conversation.
@@ -78,6 +82,9 @@ pub struct TranscriptItem {
     pub interrupted: bool,
     /// The tool's name and arguments.
     pub tool: Option<(String, Value)>,
+    /// Whether the tool failed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tool_failed: bool,
 }
 
 /// A passage with the answer that it was used for.
@@ -160,6 +167,7 @@ impl ConversationView {
                     utterance: Some(*utterance),
                     interrupted: true,
                     tool: None,
+                    tool_failed: false,
                 });
                 for used in
                     self.snippets.iter_mut().rev().take_while(|used| used.utterance.is_none())
@@ -180,6 +188,8 @@ impl ConversationView {
                 self.words.entry(*utterance).or_default().extend_from_slice(words);
             }
             Event::AgentState { state } => self.agent_state = *state,
+            // The item of the history follows.
+            Event::ToolCall { failed, .. } => self.last_tool_failed = *failed,
             Event::History(item) => {
                 let began = item.started_at.unwrap_or(at);
                 self.items.push(TranscriptItem {
@@ -195,6 +205,7 @@ impl ConversationView {
                         .name
                         .clone()
                         .map(|name| (name, item.arguments.clone().unwrap_or(Value::Null))),
+                    tool_failed: item.role == Role::Tool && self.last_tool_failed,
                 });
             }
             Event::TtsStarted { text } => self.usage.tts_characters += text.chars().count() as u64,
@@ -244,7 +255,6 @@ impl ConversationView {
             | Event::MaxCallDurationTimeout { .. }
             | Event::MaxCallDurationWarning { .. }
             | Event::ParticipantLeft { .. }
-            | Event::ToolCall { .. }
             | Event::UtteranceCommitted { .. }
             | Event::UserIdle
             | Event::PlayoutStarted { .. }
@@ -317,9 +327,13 @@ impl ConversationView {
                 message.insert("speech_id".into(), json!(item.utterance.map(speech_id)));
                 message.insert("interrupted".into(), json!(item.interrupted));
                 if let Some((name, arguments)) = &item.tool {
+                    let status = if item.tool_failed { "failed" } else { "completed" };
                     message.insert(
                         "tool_call".into(),
-                        json!({"name": name, "arguments": arguments, "result": item.text}),
+                        json!({
+                            "name": name, "arguments": arguments, "result": item.text,
+                            "status": status,
+                        }),
                     );
                 }
                 if let Some(words) = self.words_of(item) {
@@ -495,6 +509,43 @@ mod tests {
                 "seconds_from_start": 1.0, "duration": 1.5, "speech_id": "speech_3",
                 "interrupted": false}]})
         );
+    }
+
+    #[test]
+    fn a_failed_tool_is_recognizable_in_the_history() {
+        let called = |name: &str, failed| Event::ToolCall {
+            tool_name: name.into(),
+            parameters: json!({}),
+            result: json!("late"),
+            failed,
+        };
+        let item = |name: &str| {
+            Event::History(HistoryItem {
+                role: Role::Tool,
+                speaker: None,
+                name: Some(name.into()),
+                arguments: Some(json!({})),
+                text: "late".into(),
+                interrupted: false,
+                utterance: None,
+                started_at: None,
+                ended_at: None,
+                in_context: true,
+            })
+        };
+        let view = view_of([
+            (1.0, called("weather", true)),
+            (1.0, item("weather")),
+            (2.0, called("trains", false)),
+            (2.0, item("trains")),
+        ]);
+        let history = view.chat_history(|at| json!(at.as_seconds()));
+        let calls: Vec<&Value> = (0..2).map(|n| &history["messages"][n]["tool_call"]).collect();
+        assert_eq!(
+            *calls[0],
+            json!({"name": "weather", "arguments": {}, "result": "late", "status": "failed"})
+        );
+        assert_eq!(calls[1]["status"], "completed");
     }
 
     #[test]
