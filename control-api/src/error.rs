@@ -283,6 +283,10 @@ impl Resource {
     }
 }
 
+/// What an operator does whose proxy passes on the name of the site.
+const UNKNOWN_HOST: &str = "the server is for this machine only; behind a proxy, set \
+    server.public_url to the address that browsers open";
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let error = |error: &str| json!(ErrorBody { error });
@@ -319,7 +323,9 @@ impl IntoResponse for ApiError {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 error(&format!("Content-Type must be {wanted}")),
             ),
-            Self::UnknownHost => (StatusCode::MISDIRECTED_REQUEST, error("Unknown host")),
+            Self::UnknownHost => {
+                (StatusCode::MISDIRECTED_REQUEST, with_reason("Unknown host", UNKNOWN_HOST))
+            }
             Self::RateLimited(_) => (StatusCode::TOO_MANY_REQUESTS, error("Too many requests")),
             Self::QueueFull(reason) => {
                 (StatusCode::TOO_MANY_REQUESTS, with_reason("Too many requests", reason))

@@ -61,7 +61,10 @@ async fn a_page_elsewhere_cannot_reach_a_loopback_server_by_a_name_of_its_own() 
     let server = TestServer::start(&folder).await;
     let with = |host: &str| server.request("GET", "/healthz").header("host", host.to_owned());
     assert_eq!(server.send(with("localhost:1234")).await.status, 200);
-    server.send(with("evil.example")).await.assert_is(421, json!({"error": "Unknown host"}));
+    let reason = "the server is for this machine only; behind a proxy, set server.public_url to \
+                  the address that browsers open";
+    let body = json!({"error": "Unknown host", "reason": reason});
+    server.send(with("evil.example")).await.assert_is(421, body);
 }
 
 #[tokio::test]

@@ -105,7 +105,7 @@ PAGES = Chapter("pages and what needs no key", [
     Row("of the agent's workspace", "GET /v1/ext/conversation/$c", None, 200, {"user_name": "Ada", "user_id": "7", "context": '"x"'}),
     Row("not from elsewhere", "POST /embed/$open", {}, 403, {"error": "This page may not use the agent"}, key=None, headers={"origin": "https://evil.example"}),
     Row("context is at most 2 KB", "POST /embed/$open", {"context": "x" * 2100}, 400, invalid_body(("context", "must be at most 2 KB")), key=None),
-    Row("a loopback listener answers to its own names only", "GET /healthz", None, 421, {"error": "Unknown host"}, key=None, headers={"host": "evil.example"}),
+    Row("a loopback listener answers to its own names only", "GET /healthz", None, 421, {"error": "Unknown host", "reason": "the server is for this machine only; behind a proxy, set server.public_url to the address that browsers open"}, key=None, headers={"host": "evil.example"}),
     Row("localhost is one of them", "GET /healthz", None, 200, {"status": "ok"}, key=None, headers={"host": "localhost:1"}),
     Row("pages elsewhere may not call the REST plane unless the operator lets them", "GET /v1/ext/agent", None, 200, headers={"origin": "https://shop.example"}, response_headers={"access-control-allow-origin": None}),
 ])
