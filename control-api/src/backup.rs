@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::data_folder::{FIRST_KEY_FILE, RESTORE_FOLDER, database_file};
-use crate::store::{self, Store};
+use crate::store::{self, DatabaseLocation, Store};
 
 /// Description of a backup. It is the last file that is written.
 const MANIFEST: &str = "backup.json";
@@ -30,6 +30,10 @@ const SKIPPED: [&str; 9] = [
     FIRST_KEY_FILE,
     RESTORE_FOLDER,
 ];
+/// Identity of a server. Two servers on one database must not have the same.
+const SERVER_ID_FILE: &str = "server.id";
+const SECRETS_KEY_FILE: &str = "secrets.key";
+const TOKENS_KEY_FILE: &str = "tokens.key";
 /// Recordings and videos, during calls and delivered.
 const RECORDINGS: [&str; 3] = [engine_api::RECORDINGS_FOLDER, "storage", "videos"];
 
@@ -59,17 +63,29 @@ pub enum BackedUpDatabase {
     Postgresql,
 }
 
+/// Which keys are in the configuration: a server needs no files for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConfiguredKeys {
+    /// `server.secrets_key`
+    pub secrets: bool,
+    /// `server.tokens_key`
+    pub tokens: bool,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Manifest {
     version: String,
     created_at: String,
     database: BackedUpDatabase,
     recordings: bool,
+    /// Key files that are included.
+    #[serde(default)]
+    keys: Vec<String>,
 }
 
 /// Writes a copy of the data folder `data` to `folder`, which must not exist or be empty.
-/// `has_sqlite`: whether the server stores its records in the data folder. `with_recordings`:
-/// whether recordings and videos are included.
+/// `has_sqlite`: whether the configuration names no database outside of the data folder.
+/// `with_recordings`: whether recordings and videos are included.
 ///
 /// # Errors
 /// See [`BackupError`].
@@ -78,7 +94,7 @@ pub async fn backup(
     folder: &Path,
     has_sqlite: bool,
     with_recordings: bool,
-) -> Result<()> {
+) -> Result<BackedUpDatabase> {
     let is_data = if has_sqlite { database_file(data).is_file() } else { data.is_dir() };
     if !is_data {
         return unsuitable(data, "is no data folder of Visavis; name it with --data");
@@ -86,15 +102,16 @@ pub async fn backup(
     if !is_absent_or_empty(folder)? {
         return unsuitable(folder, "is not empty: choose another folder");
     }
-    let parent = match folder.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-        None => return unsuitable(folder, "cannot be the backup"),
+    let Some(parent) = parent_folder(folder) else {
+        return unsuitable(folder, "cannot be the backup");
     };
-    let resolved = |path: &Path| fs::canonicalize(path).map_err(|e| file_error(path, e));
-    if resolved(parent)?.starts_with(resolved(data)?) {
+    if is_inside(folder, data)? {
         return unsuitable(folder, "is inside the data folder: choose another folder");
     }
+    // A server with a database elsewhere has created an empty file, and the configuration of this
+    // command may lack the URL that the environment of the server contains.
+    let file = database_file(data);
+    let has_sqlite = has_sqlite && Store::has_tables(DatabaseLocation::File(&file)).await?;
     let mut name = folder.file_name().unwrap_or_default().to_owned();
     name.push(".incomplete");
     let copy = parent.join(name);
@@ -111,12 +128,21 @@ pub async fn backup(
         // It is incomplete in any case.
         let _ = fs::remove_dir_all(&copy);
     }
-    made
+    made.map(|()| database(has_sqlite))
+}
+
+fn database(has_sqlite: bool) -> BackedUpDatabase {
+    if has_sqlite { BackedUpDatabase::Sqlite } else { BackedUpDatabase::Postgresql }
 }
 
 async fn write_copy(data: &Path, copy: &Path, has_sqlite: bool, recordings: bool) -> Result<()> {
-    let is_included =
-        |name: &str| !SKIPPED.contains(&name) && (recordings || !RECORDINGS.contains(&name));
+    let is_included = |name: &str| {
+        // The server may continue on a database that is not in the backup. A restored one that had
+        // its identity would end its lease.
+        !SKIPPED.contains(&name)
+            && (has_sqlite || name != SERVER_ID_FILE)
+            && (recordings || !RECORDINGS.contains(&name))
+    };
     copy_folder(data, copy, &is_included)?;
     if has_sqlite {
         let database = database_file(copy);
@@ -125,11 +151,13 @@ async fn write_copy(data: &Path, copy: &Path, has_sqlite: bool, recordings: bool
     }
     // Files that were added before the database was copied.
     copy_folder(data, copy, &is_included)?;
+    let keys = [SECRETS_KEY_FILE, TOKENS_KEY_FILE].into_iter();
     let manifest = Manifest {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created_at: clock::to_iso8601(clock::now()),
-        database: if has_sqlite { BackedUpDatabase::Sqlite } else { BackedUpDatabase::Postgresql },
+        database: database(has_sqlite),
         recordings,
+        keys: keys.filter(|name| copy.join(name).is_file()).map(str::to_owned).collect(),
     };
     let path = copy.join(MANIFEST);
     let text = serde_json::to_vec_pretty(&manifest).map_err(|e| file_error(&path, e.into()))?;
@@ -138,37 +166,112 @@ async fn write_copy(data: &Path, copy: &Path, has_sqlite: bool, recordings: bool
 }
 
 /// Puts the backup in `folder` into the data folder `data`, which must not exist or be empty.
+/// `configured`: the keys that the restored server has without files.
 ///
 /// # Errors
 /// See [`BackupError`].
-pub async fn restore(folder: &Path, data: &Path) -> Result<BackedUpDatabase> {
+pub async fn restore(
+    folder: &Path,
+    data: &Path,
+    configured: ConfiguredKeys,
+) -> Result<BackedUpDatabase> {
     let path = folder.join(MANIFEST);
     let manifest: Option<Manifest> =
         fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let Some(manifest) = manifest else {
         return unsuitable(folder, "is no complete backup: it has no readable backup.json");
     };
+    check_keys(folder, &manifest, configured)?;
     if manifest.database == BackedUpDatabase::Sqlite {
         Store::check_copy(&database_file(folder)).await?;
+    }
+    let incomplete = data.join(RESTORE_FOLDER);
+    if incomplete.exists() {
+        let why = "exists: another restore runs, or one was interrupted; in the second case, \
+                   delete this folder and everything beside it, and restore again";
+        return unsuitable(&incomplete, why);
     }
     if !is_absent_or_empty(data)? {
         return unsuitable(data, "is not empty: a restore needs an empty data folder");
     }
-    if !data.exists() {
+    if is_inside(data, folder)? {
+        return unsuitable(data, "is inside the backup: choose another data folder");
+    }
+    let is_new = !data.exists();
+    if is_new {
         create_folder(data)?;
     }
     // Until everything is copied, no server starts with the folder.
-    let incomplete = data.join(RESTORE_FOLDER);
     create_folder(&incomplete)?;
+    let mut moved = Vec::new();
+    let written = write_data(folder, data, &mut moved);
+    if written.is_err() && remove_data(data, &moved).is_ok() && is_new {
+        // It is empty again.
+        let _ = fs::remove_dir(data);
+    }
+    written?;
+    sync(data)?;
+    Ok(manifest.database)
+}
+
+/// Checks that no key file is lost: a server without it would create another key, which does not
+/// fit the database. A backup that never had the file is of a server with a configured key.
+fn check_keys(folder: &Path, manifest: &Manifest, configured: ConfiguredKeys) -> Result<()> {
+    for (name, is_configured, setting) in [
+        (SECRETS_KEY_FILE, configured.secrets, "server.secrets_key"),
+        (TOKENS_KEY_FILE, configured.tokens, "server.tokens_key"),
+    ] {
+        let is_needed = !is_configured && manifest.keys.iter().any(|key| key == name);
+        let file = folder.join(name);
+        if is_needed && !file.is_file() {
+            let why = format!(
+                "is missing, and no server can use the data without this key: put the file back, \
+                 or set {setting} to the key"
+            );
+            return unsuitable(&file, &why);
+        }
+    }
+    Ok(())
+}
+
+/// Copies a backup into a folder in the data folder, and moves each entry from there to its place.
+/// `moved` lists these places.
+fn write_data(folder: &Path, data: &Path, moved: &mut Vec<PathBuf>) -> Result<()> {
+    let incomplete = data.join(RESTORE_FOLDER);
     copy_folder(folder, &incomplete, &|name| name != MANIFEST)?;
     sync(&incomplete)?;
     for entry in entries(&incomplete)? {
         let target = data.join(entry.file_name());
         fs::rename(entry.path(), &target).map_err(|e| file_error(&target, e))?;
+        moved.push(target);
     }
-    fs::remove_dir(&incomplete).map_err(|e| file_error(&incomplete, e))?;
-    sync(data)?;
-    Ok(manifest.database)
+    fs::remove_dir(&incomplete).map_err(|e| file_error(&incomplete, e))
+}
+
+/// Removes what a failed restore has written. The folder that stops a server comes last.
+fn remove_data(data: &Path, moved: &[PathBuf]) -> io::Result<()> {
+    for path in moved {
+        if path.is_dir() {
+            fs::remove_dir_all(path)?;
+        } else {
+            fs::remove_file(path)?;
+        }
+    }
+    fs::remove_dir_all(data.join(RESTORE_FOLDER))
+}
+
+/// The folder that contains `path`; `None` for the root.
+fn parent_folder(path: &Path) -> Option<&Path> {
+    let parent = path.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+/// Whether `path`, which need not exist, is inside of `folder` or is that folder: a copy of the
+/// folder to it would not end.
+fn is_inside(path: &Path, folder: &Path) -> Result<bool> {
+    let resolved = |path: &Path| fs::canonicalize(path).map_err(|e| file_error(path, e));
+    let existing = if path.exists() { path } else { parent_folder(path).unwrap_or(path) };
+    Ok(resolved(existing)?.starts_with(resolved(folder)?))
 }
 
 /// Copies the files of a folder and of its folders that `to` does not have. `is_included` decides
@@ -269,7 +372,7 @@ mod tests {
             prepare_data_folder(&data).unwrap();
             let store = open_store(&data, None).await.unwrap();
             store.set_setting("color", "green").await.unwrap();
-            for file in ["secrets.key", "server.id", "lock", "first.key"] {
+            for file in ["secrets.key", "tokens.key", "server.id", "lock", "first.key"] {
                 fs::write(data.join(file), file).unwrap();
             }
             for file in ["storage/a/video.webm", "bakes/1/part", "traces/t.jsonl"] {
@@ -285,12 +388,21 @@ mod tests {
 
         /// Runs `backup` on the data folder of a server with SQLite.
         async fn backup(&self, folder: &str) -> std::result::Result<(), String> {
-            let done = backup(&self.path("data"), &self.path(folder), true, true).await;
+            let done = backup(&self.path("data"), &self.path(folder), true, true).await.map(drop);
             done.map_err(|error| error.to_string().replace(&format!("{}/", self.0.display()), ""))
         }
 
         async fn restore(&self, from: &str, to: &str) -> std::result::Result<(), String> {
-            let done = restore(&self.path(from), &self.path(to)).await.map(drop);
+            self.restore_with(ConfiguredKeys::default(), from, to).await
+        }
+
+        async fn restore_with(
+            &self,
+            configured: ConfiguredKeys,
+            from: &str,
+            to: &str,
+        ) -> std::result::Result<(), String> {
+            let done = restore(&self.path(from), &self.path(to), configured).await.map(drop);
             done.map_err(|error| error.to_string().replace(&format!("{}/", self.0.display()), ""))
         }
     }
@@ -311,7 +423,9 @@ mod tests {
         let restored = open_store(&new, None).await.unwrap();
         assert_eq!(restored.setting("color").await.unwrap().as_deref(), Some("green"));
         restored.close().await;
-        for file in ["secrets.key", "server.id", "storage/a/video.webm", "traces/t.jsonl"] {
+        for file in
+            ["secrets.key", "tokens.key", "server.id", "storage/a/video.webm", "traces/t.jsonl"]
+        {
             assert_eq!(fs::read_to_string(new.join(file)).unwrap(), file);
         }
         for file in ["lock", "first.key", "bakes", "backup.json", RESTORE_FOLDER] {
@@ -329,11 +443,59 @@ mod tests {
     async fn recordings_and_a_database_on_a_server_may_be_left_out() {
         let (case, store) = Case::new("parts").await;
         let copy = case.path("copy");
-        backup(&case.path("data"), &copy, false, false).await.unwrap();
+        let database = backup(&case.path("data"), &copy, false, false).await.unwrap();
+        assert_eq!(database, BackedUpDatabase::Postgresql);
         assert!(!copy.join("storage").exists() && !copy.join("visavis.db").exists());
         assert!(copy.join("secrets.key").exists());
-        let database = restore(&copy, &case.path("new")).await.unwrap();
+        assert!(!copy.join("server.id").exists(), "the server may run on");
+        let configured = ConfiguredKeys::default();
+        let database = restore(&copy, &case.path("new"), configured).await.unwrap();
         assert_eq!(database, BackedUpDatabase::Postgresql);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_empty_database_file_is_that_of_a_server_with_another_database() {
+        let (case, store) = Case::new("empty").await;
+        store.close().await;
+        let (data, copy) = (case.path("shared"), case.path("copy"));
+        prepare_data_folder(&data).unwrap();
+        for file in ["secrets.key", "tokens.key", "server.id"] {
+            fs::write(data.join(file), file).unwrap();
+        }
+        let database = backup(&data, &copy, true, true).await.unwrap();
+        assert_eq!(database, BackedUpDatabase::Postgresql);
+        for (file, expected) in [
+            ("secrets.key", true),
+            ("tokens.key", true),
+            ("server.id", false),
+            ("visavis.db", false),
+        ] {
+            assert_eq!(copy.join(file).exists(), expected, "{file}");
+        }
+        case.restore("copy", "new").await.unwrap();
+        assert!(case.path("new/secrets.key").exists());
+    }
+
+    #[tokio::test]
+    async fn a_lost_key_file_is_missed_unless_the_key_is_configured() {
+        let (case, store) = Case::new("keys").await;
+        case.backup("copy").await.unwrap();
+        fs::remove_file(case.path("copy/tokens.key")).unwrap();
+        let error = case.restore("copy", "new").await.unwrap_err();
+        assert!(error.starts_with("copy/tokens.key is missing, and no server can use"), "{error}");
+        assert!(error.ends_with("set server.tokens_key to the key"), "{error}");
+        assert!(!case.path("new").exists(), "nothing was created");
+        let secrets = ConfiguredKeys { secrets: true, tokens: false };
+        assert_eq!(case.restore_with(secrets, "copy", "new").await.unwrap_err(), error);
+        let tokens = ConfiguredKeys { secrets: false, tokens: true };
+        case.restore_with(tokens, "copy", "new").await.unwrap();
+        // A server with configured keys has no files, and this command may not see its keys.
+        for file in ["data/secrets.key", "data/tokens.key"] {
+            fs::remove_file(case.path(file)).unwrap();
+        }
+        case.backup("configured").await.unwrap();
+        case.restore("configured", "other").await.unwrap();
         store.close().await;
     }
 
@@ -354,6 +516,11 @@ mod tests {
         case.backup("copy").await.unwrap();
         let full = case.restore("copy", "full").await.unwrap_err();
         assert_eq!(full, "full is not empty: a restore needs an empty data folder");
+        fs::create_dir(case.path("copy/empty")).unwrap();
+        for data in ["copy/new", "copy/traces/new", "copy/empty"] {
+            let inside = case.restore("copy", data).await.unwrap_err();
+            assert_eq!(inside, format!("{data} is inside the backup: choose another data folder"));
+        }
         fs::write(case.path("copy/visavis.db"), "no database").unwrap();
         let broken = case.restore("copy", "new").await.unwrap_err();
         assert!(broken.starts_with("the database cannot be copied: "), "{broken}");
@@ -368,10 +535,57 @@ mod tests {
     async fn a_backup_that_fails_leaves_nothing_behind() {
         let (case, store) = Case::new("failed").await;
         store.close().await;
+        // No file: it leads to itself.
+        let link = case.path("data/link");
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        let error = case.backup("copy").await.unwrap_err();
+        assert!(error.starts_with("data/link: "), "{error}");
+        assert!(!case.path("copy").exists() && !case.path("copy.incomplete").exists());
+        fs::remove_file(&link).unwrap();
         fs::write(case.path("data/visavis.db"), "no database".repeat(100)).unwrap();
         let error = case.backup("copy").await.unwrap_err();
         assert!(error.starts_with("the database cannot be copied: "), "{error}");
         assert!(!case.path("copy").exists() && !case.path("copy.incomplete").exists());
+    }
+
+    #[tokio::test]
+    async fn a_restore_that_fails_leaves_nothing_behind() {
+        let (case, store) = Case::new("unwritten").await;
+        store.close().await;
+        case.backup("copy").await.unwrap();
+        // No file: it leads to itself.
+        let link = case.path("copy/link");
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        fs::create_dir(case.path("empty")).unwrap();
+        for data in ["new", "empty"] {
+            let error = case.restore("copy", data).await.unwrap_err();
+            assert!(error.starts_with("copy/link: "), "{error}");
+        }
+        assert!(!case.path("new").exists());
+        assert!(is_absent_or_empty(&case.path("empty")).unwrap() && case.path("empty").exists());
+        fs::remove_file(&link).unwrap();
+        case.restore("copy", "empty").await.unwrap();
+    }
+
+    #[test]
+    fn what_was_moved_to_its_place_is_removed_as_well() {
+        let data = std::env::temp_dir().join(format!("visavis-moved-{}", std::process::id()));
+        fs::create_dir_all(data.join(RESTORE_FOLDER).join("videos")).unwrap();
+        fs::create_dir(data.join("traces")).unwrap();
+        fs::write(data.join("visavis.db"), "").unwrap();
+        remove_data(&data, &[data.join("traces"), data.join("visavis.db")]).unwrap();
+        fs::remove_dir(&data).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_restore_names_what_an_interrupted_one_has_left() {
+        let (case, store) = Case::new("left").await;
+        store.close().await;
+        case.backup("copy").await.unwrap();
+        fs::create_dir_all(case.path("half").join(RESTORE_FOLDER)).unwrap();
+        let error = case.restore("copy", "half").await.unwrap_err();
+        assert!(error.starts_with("half/restore.incomplete exists: "), "{error}");
+        assert!(error.contains("delete this folder"), "{error}");
     }
 
     #[tokio::test]
