@@ -1,6 +1,7 @@
 //! `visavis check`: reports for every provider, model and device whether it is ready, and what to
 //! install otherwise.
 
+mod built_in;
 mod providers;
 mod reachability;
 
@@ -32,18 +33,7 @@ struct CheckResult {
 pub(crate) fn run(place: &ConfigPaths, json: bool, live: bool) -> Result<ExitCode, CommandError> {
     let config = load_config(place)?;
     let mut lines = vec![check_models_folder(&config)];
-    let found: Vec<CheckResult> = models::check(&config.models.folder())
-        .into_iter()
-        .map(|c| CheckResult {
-            name: c.name,
-            kind: c.kind.into(),
-            ready: c.ready,
-            required: !c.optional,
-            detail: c.detail,
-            source: None,
-        })
-        .collect();
-    lines.extend(found);
+    lines.extend(built_in::check(&config)?);
     let (provider_lines, failed) = providers::check(&config, live)?;
     lines.extend(provider_lines);
     lines.push(match all_avatars(&config) {
@@ -82,15 +72,21 @@ fn exit_code(failed: bool, lines: &[CheckResult]) -> ExitCode {
 fn print_lines(lines: &[CheckResult]) {
     let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
     for l in lines {
-        let state = match (l.ready, l.required) {
-            (true, _) => "ready   ",
-            (false, true) => "MISSING ",
-            (false, false) if l.detail.starts_with("failed: ") => "FAILED  ",
-            (false, false) => "absent  ",
-        };
         // Further lines of a detail belong into the configuration.
         let detail = l.detail.replace('\n', "\n    ");
-        println!("{state} {:5} {:width$}  {detail}", l.kind, l.name);
+        println!("{:8} {:5} {:width$}  {detail}", state_word(l), l.kind, l.name);
+    }
+}
+
+/// The first word of a line.
+fn state_word(line: &CheckResult) -> &'static str {
+    match (line.ready, line.required) {
+        (true, _) => "ready",
+        (false, _) if line.detail.starts_with("failed: ") => "FAILED",
+        // Nothing can be installed that would repair it.
+        (false, true) if line.kind == "store" => "FAILED",
+        (false, true) => "MISSING",
+        (false, false) => "optional",
     }
 }
 
@@ -121,13 +117,19 @@ fn check_models_folder(config: &Config) -> CheckResult {
     check_result("models folder", "files", is_there, true, missing.unwrap_or(folder))
 }
 
-/// That no server has used the data folder or the database, if so. Before the first start, that is
-/// no failure.
+/// That no server has used the data folder or the database, or that none can use the folder, if so.
 fn check_data(config: &Config) -> Result<Option<CheckResult>, CommandError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (data, url) = (&config.server.data, config.server.database_url.as_deref());
-    let unused = runtime.block_on(control_api::check_store::unused_store(data, url));
-    Ok(unused.map(|reason| check_result("data", "store", false, false, reason)))
+    Ok(data_result(runtime.block_on(control_api::check_store::unused_store(data, url))))
+}
+
+/// The line about unused data. Before the first start, that is no failure.
+fn data_result(found: Result<Option<String>, impl std::fmt::Display>) -> Option<CheckResult> {
+    match found {
+        Ok(unused) => unused.map(|reason| check_result("data", "store", false, false, reason)),
+        Err(error) => Some(check_result("data", "store", false, true, error.to_string())),
+    }
 }
 
 /// The avatars that `serve` would offer.
@@ -315,6 +317,35 @@ mod tests {
             "{}",
             failed.detail
         );
+    }
+
+    #[test]
+    fn data_that_no_server_has_used_fail_no_check_unlike_data_that_none_can_use() {
+        type Found = Result<Option<String>, &'static str>;
+        assert!(data_result(Found::Ok(None)).is_none(), "a server has used them");
+        let unused = data_result(Found::Ok(Some("no data".into()))).unwrap();
+        assert!(!unused.ready && !unused.required, "{}", unused.detail);
+        assert_eq!(state_word(&unused), "optional");
+        let unusable = data_result(Found::Err("cannot be read")).unwrap();
+        assert!(!unusable.ready && unusable.required, "{}", unusable.detail);
+        assert_eq!(state_word(&unusable), "FAILED");
+    }
+
+    #[test]
+    fn the_first_word_of_a_line_says_whether_something_is_to_be_done() {
+        for (ready, needed, kind, detail, expected) in [
+            (true, true, "tts", "16000 Hz", "ready"),
+            (true, false, "tts", "16000 Hz", "ready"),
+            (false, true, "vad", "run `make setup`", "MISSING"),
+            (false, false, "tts", "run `make setup`", "optional"),
+            (false, false, "net", "208 KiB", "optional"),
+            (false, false, "llm", "failed: no answer", "FAILED"),
+            (false, true, "files", "failed: access denied", "FAILED"),
+            (false, true, "store", "a newer release has changed it", "FAILED"),
+        ] {
+            let line = check_result("name", kind, ready, needed, detail.into());
+            assert_eq!(state_word(&line), expected, "{kind} {detail}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -60,6 +62,7 @@ struct CheckLine {
     name: String,
     kind: String,
     ready: bool,
+    needed: bool,
     detail: String,
 }
 
@@ -405,6 +408,64 @@ fn check_reads_the_avatars_and_the_store_that_serve_would_use() {
     let (code, lines) = run_check(&folder.0, None, &[]);
     let events = line_of(&lines, "events");
     assert_eq!((code, events.ready), (Some(1), false), "{}", events.detail);
+}
+
+#[test]
+fn check_needs_no_built_in_model_whose_part_a_provider_serves() {
+    let folder = TempFolder::new("check-hosted");
+    let models = ("VISAVIS_MODELS_DIR", "/no/such/folder");
+    let (_, lines) = run_check(&folder.0, None, &[models]);
+    assert!(line_of(&lines, "PocketSphinx").needed && line_of(&lines, "Moonshine").needed);
+    let hosted = [
+        models,
+        ("DEEPGRAM_API_KEY", "secret-of-the-test"),
+        ("VISAVIS_PROVIDERS_STT", "deepgram"),
+        ("VISAVIS_PROVIDERS_TTS", "deepgram"),
+    ];
+    let (_, lines) = run_check(&folder.0, None, &hosted);
+    for name in ["Moonshine", "PocketSphinx", "Hibari", "flite slt"] {
+        assert!(!line_of(&lines, name).needed, "{name}");
+    }
+    assert!(line_of(&lines, "Silero VAD").needed, "no provider detects speech");
+}
+
+#[test]
+fn check_fails_if_the_data_folder_cannot_be_read() {
+    let folder = TempFolder::new("check-unreadable");
+    let data = folder.0.join("data");
+    fs::create_dir(&data).unwrap();
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mut program = PathBuf::from(env!("CARGO_BIN_EXE_visavis"));
+    // The root user can read every folder, so another user runs the program, from where it can.
+    let is_root = rustix::process::geteuid().is_root();
+    set_mode(&data, if is_root { 0o700 } else { 0o000 });
+    if is_root {
+        set_mode(&folder.0, 0o755);
+        let link = folder.0.join("visavis");
+        if fs::hard_link(&program, &link).is_err() {
+            fs::copy(&program, &link).unwrap();
+        }
+        program = link;
+    }
+    let mut command = Command::new(&program);
+    command.args(["check", "--json", "--data"]).arg(&data).current_dir("/").env_clear();
+    if is_root {
+        command.uid(65_534).gid(65_534);
+    }
+    let output = command.output().unwrap();
+    let lines: Vec<CheckLine> = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let line = line_of(&lines, "data");
+    assert!(!line.ready && line.needed, "{}", line.detail);
+    let expected = format!(
+        "the data folder {} (server.data) cannot be read: Permission denied",
+        data.display()
+    );
+    assert_eq!((output.status.code(), &*line.detail), (Some(1), &*expected));
+    assert!(lines.iter().all(|line| line.name != "events"), "nothing else is known");
+    set_mode(&data, 0o700);
 }
 
 #[test]

@@ -21,19 +21,23 @@ impl Store {
     /// Checks that a copy is whole and that this release reads it.
     pub(crate) async fn check_copy(file: &Path) -> Result<()> {
         let mut connection = connect_reader(DatabaseLocation::File(file)).await?;
-        let checked = async {
-            let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut connection).await?;
-            let result: String = row.try_get(0)?;
-            let newest = "SELECT MAX(version) FROM _sqlx_migrations";
-            let schema: Option<i64> = sqlx::query_scalar(newest).fetch_one(&mut connection).await?;
-            Ok::<_, Error>((result, schema.unwrap_or(0)))
-        };
-        let checked = checked.await;
+        let checked = sqlx::query("PRAGMA quick_check(1)").fetch_one(&mut connection).await;
         connection.close().await?;
-        match checked? {
-            (result, _) if result != "ok" => Err(invalid(&result)),
-            (_, schema) => migrations::check(schema),
+        let result: String = checked?.try_get(0)?;
+        if result != "ok" {
+            return Err(invalid(&result));
         }
+        Self::check_schema(file).await
+    }
+
+    /// Checks that this release reads the schema of a database file. Read-only.
+    pub(crate) async fn check_schema(file: &Path) -> Result<()> {
+        let mut connection = connect_reader(DatabaseLocation::File(file)).await?;
+        let newest = "SELECT MAX(version) FROM _sqlx_migrations";
+        let schema = sqlx::query_scalar(newest).fetch_one(&mut connection).await;
+        connection.close().await?;
+        let schema: Option<i64> = schema?;
+        migrations::check(schema.unwrap_or(0))
     }
 }
 
