@@ -76,15 +76,16 @@ make_system() {
     libflite1 libvpx-dev dpkg-dev zstd xz-utils
 }
 
-# Installs a tool of cargo. Its own release profile may use link-time optimization, which would take
+# Installs a tool of cargo: TOOL VERSION [OPTIONS]. Its own release profile may use link-time optimization, which would take
 # longer than all uses of it.
 install_tool() {
   local tool=$1 version=$2
+  shift 2
   [ ! -x "$work/tools/$tool-$version" ] || return 0
   say "installing $tool $version"
   in_system --env CARGO_PROFILE_RELEASE_LTO=off --env CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-    --env CARGO_PROFILE_RELEASE_OPT_LEVEL=1 --env CARGO_TARGET_DIR=/build/work/tools/target -- \
-    cargo install --quiet --locked --root /build/work/tools --version "$version" "$tool"
+    --env CARGO_PROFILE_RELEASE_OPT_LEVEL=2 --env CARGO_TARGET_DIR=/build/work/tools/target -- \
+    cargo install --quiet --locked --root /build/work/tools --version "$version" "$@" "$tool"
   touch "$work/tools/$tool-$version"
   chmod +x "$work/tools/$tool-$version"
 }
@@ -127,7 +128,7 @@ models() {
 }
 
 stage() {
-  install_tool cargo-about "$cargo_about"
+  install_tool cargo-about "$cargo_about" --features cli
   say "gathering the licenses"
   rm -rf "$work/stage"
   local usr=$work/stage/usr doc=$work/stage/usr/share/doc/visavis
