@@ -14,6 +14,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const SHARED_ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Maximum wait for the first connection of a pool, while the server starts.
 const FIRST_CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the start polls whether a connection is idle.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum response time of a PostgreSQL connection before it may be used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of read connections.
@@ -95,14 +97,23 @@ pub(super) fn postgres_pool(max_connections: u32) -> AnyPoolOptions {
         })
 }
 
-/// Opens the first connection of a pool for PostgreSQL. Repeats attempts that take too long, because
-/// a busy database may need more than [`SHARED_ACQUIRE_TIMEOUT`] for a connection.
+/// Opens the first connection of a pool for PostgreSQL, and waits until a statement can have it: a
+/// pool would open a second one meanwhile. Repeats attempts that take too long, because a busy
+/// database may need more than [`SHARED_ACQUIRE_TIMEOUT`] for a connection.
 pub(super) async fn open_connection(pool: &AnyPool) -> sqlx::Result<()> {
     let deadline = Instant::now() + FIRST_CONNECTION_TIMEOUT;
     loop {
         match pool.acquire().await {
-            Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => {}
-            result => return result.map(drop),
+            // It is idle after its `after_release`, unless that closes it.
+            Ok(connection) => drop(connection),
+            Err(sqlx::Error::PoolTimedOut) if Instant::now() < deadline => continue,
+            Err(error) => return Err(error),
+        }
+        while pool.size() > 0 && pool.num_idle() == 0 {
+            tokio::time::sleep(IDLE_POLL_INTERVAL).await;
+        }
+        if pool.num_idle() > 0 {
+            return Ok(());
         }
     }
 }
