@@ -162,6 +162,9 @@ async fn serve(config: Config, role: Role, keys_options: &str) -> anyhow::Result
     let registry = local_models::create_registry(&config, accounts, client.clone(), &runtime);
     control.registry = Some(Arc::clone(&registry));
     let app = Arc::new(control_api::App::open(control, stock.collect(), client.clone()).await?);
+    // A worker leaves the first start of a database to a server with the API. This may fail, so it
+    // precedes the threads that load models.
+    let first_key = if role == Role::Server { app.bootstrap().await? } else { None };
     let (event_sink, exporter) = match otlp_collector(&config) {
         Some(collector) => {
             let (event_sink, exporter) = otlp::start_exporter(app.event_sink(), collector, &client);
@@ -183,8 +186,6 @@ async fn serve(config: Config, role: Role, keys_options: &str) -> anyhow::Result
     )
     .context("cannot start the engine")?;
 
-    // A worker leaves the first start of a database to a server with the API.
-    let first_key = if role == Role::Server { app.bootstrap().await? } else { None };
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let (close, closed) = tokio::sync::watch::channel(false);
     let background = tokio::spawn({
