@@ -178,11 +178,12 @@ pack() {
 
 archive() {
   rm -rf "$work/pack"
-  mkdir -p "$work/pack/$name" "$work/pack/$name-debug/lib/debug"
+  mkdir -p "$work/pack/$name" "$work/pack/$name-debug/bin"
   cp -al "$work"/stage/usr/. "$work/pack/$name"
   cp -al "$work/stage/etc" "$work/pack/$name/etc"
   pack "$name"
-  cp "$work"/programs/debug/*.debug "$work/pack/$name-debug/lib/debug"
+  # A debugger looks for them beside the programs.
+  cp "$work"/programs/debug/*.debug "$work/pack/$name-debug/bin"
   pack "$name-debug"
   rm -rf "$work/pack"
 }

@@ -5,8 +5,8 @@ packages.
 scripts/dist/image.py SYSTEM STAGE VERSION OUT
 
 The archive has the layout of the OCI, and the list that `docker load` of older versions reads. Its
-layers are the system, the models and the programs, so that an upgrade transfers the last one. The
-same is written by deploy/image/Dockerfile from a base image.
+layers are the system, the models and the programs, so that an upgrade transfers the last one.
+deploy/image/Dockerfile builds the same server from a base image.
 """
 
 import gzip
