@@ -142,7 +142,7 @@ stage() {
       --config deploy/licenses/about.toml \
       --output-file "/build/work/stage/usr/share/doc/visavis/$list" deploy/licenses/about.hbs
   done
-  scripts/dist/licenses.py "$system" "$work/models" "$doc"
+  scripts/dist/licenses.py "$system" "$work/models" "$cargo_home/registry" "$doc"
   install -m 755 "$work/programs/visavis" "$work/programs/visavis-load" "$usr/bin"
   cp -rL "$work/models" "$usr/lib/visavis/models"
   rm -f "$usr"/lib/visavis/models/.[!.]*
