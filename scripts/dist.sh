@@ -95,7 +95,7 @@ install_tool() {
 build() {
   "${CARGO:-cargo}" fetch --locked --offline --quiet 2>/dev/null ||
     "${CARGO:-cargo}" fetch --locked
-  say "compiling the programs (about 20 minutes of CPU time the first time)"
+  say "compiling the programs (about 30 minutes of CPU time the first time)"
   # Line numbers of this workspace's own code for the debug symbols; the generated code is that of
   # the tested profile.
   # SOURCE_DATE_EPOCH would compile the C libraries again after each commit.

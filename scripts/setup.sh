@@ -166,7 +166,7 @@ announce_models() {
 # --- Compilation ----------------------------------------------------------------------------------
 
 # CPU time and disk space of the first compilation, measured in a bare Debian (make test-install).
-compile_minutes=20 compile_disk='3 GB'
+compile_minutes=30 compile_disk='2 GB'
 
 announce_compilation() {
   [ ! -e "${CARGO_TARGET_DIR:-$root/target}/release/visavis" ] || return 0
