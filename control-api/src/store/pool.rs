@@ -112,7 +112,8 @@ pub(super) async fn open_connection(pool: &AnyPool) -> sqlx::Result<()> {
         while pool.size() > 0 && pool.num_idle() == 0 {
             tokio::time::sleep(IDLE_POLL_INTERVAL).await;
         }
-        if pool.num_idle() > 0 {
+        // A connection that is closed each time may still serve statements.
+        if pool.num_idle() > 0 || Instant::now() >= deadline {
             return Ok(());
         }
     }
