@@ -80,10 +80,12 @@ source_part() {
     --env CARGO_INCREMENTAL=0 --env CARGO_NET_OFFLINE=true)
   [ ! -e "$cargo_home/config.toml" ] ||
     options+=(--read "$cargo_home/config.toml:/root/.cargo/config.toml")
-  # README's first line installs what a bare system lacks; root needs no sudo.
+  # README's line for a build, which ends with rustup, installs what a bare system lacks; root needs
+  # no sudo.
   local prerequisites
-  prerequisites=$(sed -n 's/^sudo apt-get update && sudo apt-get install -y \([a-z0-9 +-]*\).*/\1/p' \
-    README.md | head -n 1)
+  prerequisites=$(sed -n \
+    's/^sudo apt-get update && sudo apt-get install -y \([a-z0-9 +-]*\) && curl .*rustup.*/\1/p' \
+    README.md)
   [ -n "$prerequisites" ] || fail "README has no line of prerequisites"
   say "$part: the packages of README: $prerequisites"
   in_system "${options[@]}" -- sh -ceu \
