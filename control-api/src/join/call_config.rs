@@ -98,6 +98,8 @@ pub(crate) async fn build(state: &AppState, row: &Row, venue: Venue) -> store::R
         let words = [Some(&meeting.name), meeting.wake_phrase.as_ref()];
         add_keyterms(&mut choices.stt, &words);
     }
+    let own_tools = tools.iter().map(|(tool, _)| tool.name.clone()).collect();
+    let servers = settings.attached_ids("mcp");
     Ok(CallConfig {
         id: row.id.parse().map_err(|_| corrupt("its id is not a UUID"))?,
         spec,
@@ -116,7 +118,7 @@ pub(crate) async fn build(state: &AppState, row: &Row, venue: Venue) -> store::R
         pose_set,
         tools: tools.into_iter().map(|(tool, _)| tool).collect(),
         guardrails,
-        tool_servers: mcp::session::load_servers(state, row, settings.attached_ids("mcp")).await?,
+        tool_servers: mcp::session::load_servers(state, row, servers, own_tools).await?,
         knowledge: knowledge_cache::find_or_build(
             state,
             &row.workspace,

@@ -220,11 +220,13 @@ fn sanitize_name(name: &str) -> String {
     name.chars().take(64).map(sanitize_char).collect()
 }
 
-/// The agent's MCP servers; `None` if it has none.
+/// The agent's MCP servers; `None` if it has none. `own_tools` are the names of the call's other
+/// tools.
 pub(crate) async fn load_servers(
     state: &AppState,
     row: &Row,
     ids: &[String],
+    own_tools: Vec<String>,
 ) -> store::Result<Option<Arc<dyn ToolServers>>> {
     let rows = state.store.documents(Table::Mcp, &row.workspace, ids).await?;
     let stored = ids.iter().filter_map(|id| rows.iter().find(|row| row.id == *id));
@@ -236,6 +238,7 @@ pub(crate) async fn load_servers(
     Ok(Some(Arc::new(McpServers {
         client,
         conversation,
+        own_tools,
         servers: servers.into_iter().map(Arc::new).collect(),
     })))
 }
@@ -244,6 +247,8 @@ pub(crate) async fn load_servers(
 struct McpServers {
     client: egress::Client,
     conversation: String,
+    /// Names of the call's other tools.
+    own_tools: Vec<String>,
     servers: Vec<Arc<ServerConfig>>,
 }
 
@@ -253,12 +258,12 @@ impl ToolServers for McpServers {
         tell: Box<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync>,
     ) -> BoxFuture<'static, ()> {
         let (client, servers) = (self.client.clone(), self.servers.clone());
+        let tool_names = ToolNames::new(&self.own_tools);
         let call: Arc<str> = self.conversation.as_str().into();
         let tell: Arc<dyn Fn(Result<Vec<Tool>, String>) + Send + Sync> = tell.into();
         Box::pin(async move {
-            let (client, call, tell) = (&client, &call, &tell);
+            let (client, call, tell, tool_names) = (&client, &call, &tell, &tool_names);
             let names: Vec<&str> = servers.iter().map(|mcp| mcp.name.as_str()).collect();
-            let tool_names = &ToolNames::default();
             let asked = servers.iter().enumerate().map(|(server, mcp)| async move {
                 let budget = Budget::default();
                 match load_tools(client, &budget, mcp).await {
@@ -447,6 +452,7 @@ mod tests {
             let servers = McpServers {
                 client: client(),
                 conversation: "c".into(),
+                own_tools: Vec::new(),
                 servers: vec![Arc::new(mcp)],
             };
             let updates = Arc::new(Mutex::new(Vec::new()));

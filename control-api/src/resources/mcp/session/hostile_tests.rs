@@ -162,7 +162,12 @@ type ToolsUpdate = Result<Vec<Tool>, String>;
 /// Starts listing for a call with this server. Returns the future and the receiver of updates.
 fn start_listing(mcp: ServerConfig) -> (BoxFuture<'static, ()>, UnboundedReceiver<ToolsUpdate>) {
     let client = egress::Client::new(egress::Policy { allow_private: true }).unwrap();
-    let servers = McpServers { client, conversation: "c".into(), servers: vec![Arc::new(mcp)] };
+    let servers = McpServers {
+        client,
+        conversation: "c".into(),
+        own_tools: Vec::new(),
+        servers: vec![Arc::new(mcp)],
+    };
     let (update_sender, updates) = unbounded_channel();
     // The receiver may have been dropped with the test.
     (servers.list_tools(Box::new(move |update| drop(update_sender.send(update)))), updates)
