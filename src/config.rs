@@ -8,6 +8,7 @@
 
 mod branding;
 mod environment;
+mod ice_servers;
 mod keys;
 mod livekit;
 mod meetings;
@@ -25,7 +26,8 @@ use std::path::{Path, PathBuf};
 use control_api::SecretKey;
 use serde::Deserialize;
 
-use self::environment::CONFIG_VARIABLE;
+pub(crate) use self::environment::CONFIG_VARIABLE;
+use self::ice_servers::IceServer;
 pub(crate) use self::model_files::Models;
 pub(crate) use self::settings::Setting;
 use crate::listen::ListenAddress;
@@ -200,22 +202,6 @@ impl Media {
     }
 }
 
-/// One entry of `media.ice_servers`, as the browser's `RTCIceServer`.
-#[derive(Clone, Deserialize, PartialEq)]
-pub(crate) struct IceServer {
-    pub(crate) urls: Vec<String>,
-    #[serde(default)]
-    pub(crate) username: Option<String>,
-    #[serde(default)]
-    pub(crate) credential: Option<String>,
-}
-
-impl std::fmt::Debug for IceServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IceServer").field("urls", &self.urls).finish_non_exhaustive()
-    }
-}
-
 /// `[stt]`
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
@@ -356,10 +342,13 @@ impl Config {
         config
             .validate()
             .and_then(|()| config.branding.read())
+            .and_then(|()| ice_servers::read_credential_files(&mut config.media.ice_servers))
             .map_err(|(key, reason)| source.with_location(key, &reason))?;
         config.server.api_key = environment::api_key(variable)?;
         config.changed = settings::changed_settings(&source, variable);
         config.warnings = source.warnings;
+        let api_key = config.server.api_key.as_deref();
+        config.warnings.extend(api_key.and_then(environment::short_key_warning));
         Ok(config)
     }
 

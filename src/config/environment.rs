@@ -10,11 +10,13 @@ use super::source::nearest;
 /// The beginning of all variables of this program.
 pub(super) const PREFIX: &str = "VISAVIS_";
 /// The configuration file, as `--config`.
-pub(super) const CONFIG_VARIABLE: &str = "VISAVIS_CONFIG";
+pub(crate) const CONFIG_VARIABLE: &str = "VISAVIS_CONFIG";
 /// The API key of the operator.
 pub(super) const API_KEY_VARIABLE: &str = "VISAVIS_API_KEY";
 /// The name of a file with the API key of the operator.
 pub(super) const API_KEY_FILE_VARIABLE: &str = "VISAVIS_API_KEY_FILE";
+/// Minimum length of that key without a warning.
+const MIN_API_KEY_CHARACTERS: usize = 16;
 /// The filter of the log.
 const LOG_VARIABLE: &str = "VISAVIS_LOG";
 
@@ -39,6 +41,16 @@ pub(super) fn api_key(variable: impl Fn(&str) -> Option<String>) -> Result<Optio
     }
     let read = read_secret(Path::new(&file));
     read.map(Some).map_err(|reason| format!("{API_KEY_FILE_VARIABLE}: {reason}"))
+}
+
+/// A warning if the operator's API key is so short that it can be guessed.
+pub(super) fn short_key_warning(key: &str) -> Option<String> {
+    (key.chars().count() < MIN_API_KEY_CHARACTERS).then(|| {
+        format!(
+            "{API_KEY_VARIABLE} has fewer than {MIN_API_KEY_CHARACTERS} characters and can be \
+             guessed; `openssl rand -hex 32` prints a good key"
+        )
+    })
 }
 
 /// Whether a variable that is no key of the configuration is known.
@@ -135,11 +147,20 @@ mod tests {
             ("VISAVIS_MEDIA_TCP_PORT", "tcp://10.0.0.1:443"),
             ("VISAVIS_LOG", "info"),
             ("VISAVIS_BIN", "/usr/bin/visavis"),
-            ("VISAVIS_API_KEY", "k"),
+            ("VISAVIS_API_KEY", "a-key-that-is-long"),
             ("OTHER_PROGRAM", "x"),
         ] {
             assert_eq!(warnings(&[(name, value)]), [""; 0], "{name}");
         }
+    }
+
+    #[test]
+    fn a_short_api_key_is_a_warning_without_the_key() {
+        let [warning] = &warnings(&[(API_KEY_VARIABLE, "fifteen-letters")])[..] else {
+            panic!("one warning");
+        };
+        assert!(warning.starts_with("VISAVIS_API_KEY has fewer than 16 "), "{warning}");
+        assert!(!warning.contains("fifteen-letters"), "{warning}");
     }
 
     #[test]
