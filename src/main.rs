@@ -34,6 +34,9 @@ use clap::{CommandFactory as _, Parser};
 use crate::cli::{Cli, Command, ConfigPaths};
 use crate::config::{Config, Setting};
 
+/// The configuration that the packages install and their service reads.
+const PACKAGE_CONFIG: &str = "/etc/visavis/visavis.toml";
+
 /// Why a command failed.
 enum CommandError {
     /// The command could not be completed: exit status 1.
@@ -135,6 +138,17 @@ fn error_chain(error: &anyhow::Error) -> String {
 fn load_config(place: &ConfigPaths) -> Result<Config, CommandError> {
     let config = read_config(place)?;
     config.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    let is_named = place.config.is_some()
+        || place.data.is_some()
+        || std::env::var_os(config::CONFIG_VARIABLE).is_some_and(|file| !file.is_empty());
+    // A command without data is probably meant for the installed service.
+    if !is_named
+        && config.server.database_url.is_none()
+        && !config.server.data.exists()
+        && std::path::Path::new(PACKAGE_CONFIG).exists()
+    {
+        eprintln!("note: {PACKAGE_CONFIG} is not read; name it with --config {PACKAGE_CONFIG}");
+    }
     Ok(config)
 }
 
