@@ -287,8 +287,10 @@ def servers_on_own_postgres(start_server, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def server(start_server):
-    """The server that the tests of a worker share."""
-    return start_server("server").read_first_start().wait_ready()
+    """The server that the tests of a worker share. On a busy machine, a reload of a page may take
+    longer than the default of `timeouts.closed`, which is 5 s."""
+    server = start_server("server", env={"VISAVIS_TIMEOUTS_CLOSED": "20"})
+    return server.read_first_start().wait_ready()
 
 
 @pytest.fixture
