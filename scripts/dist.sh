@@ -147,9 +147,9 @@ stage() {
   cp -rL "$work/models" "$usr/lib/visavis/models"
   rm -f "$usr"/lib/visavis/models/.[!.]*
   install -m 644 deploy/systemd/visavis.service "$usr/lib/systemd/system"
-  install -m 644 README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE NOTICE docs/deploy.md \
-    docs/operations.md "$doc"
-  cp -r deploy/caddy deploy/nginx deploy/compose.yaml "$doc"
+  # In the folders of the repository, so that links between the documents work.
+  git ls-files -z '*.md' ':!*/*.md' LICENSE-MIT LICENSE-APACHE NOTICE models.toml \
+    rust-toolchain.toml config deploy docs | tar --null -T - -cf - | tar -C "$doc" -xf -
   scripts/dist/configuration.py config/example.toml >"$work/stage/etc/visavis/visavis.toml"
   # `visavis completions` and `visavis man` write these.
   offline sh -ceu '
@@ -203,6 +203,9 @@ image() {
   local image=$work/image
   rm -rf "$image"
   scripts/debian-root.sh create "$suite" "$image" libflite1 libstdc++6 libgcc-s1 ca-certificates
+  # For the list of components.
+  dpkg-query --admindir="$image/var/lib/dpkg" -W -f '${Package} ${Version} ${Architecture}\n' \
+    >"$work/image-packages"
   scripts/dist/image.py "$image" "$work/stage" "$version" "$out/visavis-$version-image.tar"
   rm -rf "$image"
 }
@@ -218,8 +221,12 @@ sbom() {
       tar -C /build/work/sbom -xf -
     cd /build/work/sbom
     cargo cyclonedx --quiet --format json --spec-version 1.5 --target x86_64-unknown-linux-gnu \
-      --no-build-deps --override-filename components'
-  scripts/dist/sbom.py "$work/sbom" "$system" "$version" >"$out/visavis-$version.cdx.json"
+      --no-build-deps --override-filename components
+    cargo tree --locked --package visavis --package visavis-load --edges normal --prefix none \
+      --target x86_64-unknown-linux-gnu >crates'
+  [ -e "$work/image-packages" ] || fail "the step sbom needs the result of the step image"
+  scripts/dist/sbom.py "$work/sbom" "$system" "$version" "$work/image-packages" \
+    >"$out/visavis-$version.cdx.json"
   rm -rf "$work/sbom"
 }
 
