@@ -55,11 +55,11 @@ def compiled_components(document, compiled):
         if (component["name"], component["version"]) in compiled
     }
     program = document["metadata"]["component"]["bom-ref"]
-    kept = {*components, program}
+    listed = {*components, program}
     dependencies = {
-        entry["ref"]: {**entry, "dependsOn": [r for r in entry.get("dependsOn", []) if r in kept]}
+        entry["ref"]: {**entry, "dependsOn": [r for r in entry.get("dependsOn", []) if r in listed]}
         for entry in document.get("dependencies", [])
-        if entry["ref"] in kept
+        if entry["ref"] in listed
     }
     return components, dependencies
 
