@@ -148,7 +148,7 @@ stage() {
   rm -f "$usr"/lib/visavis/models/.[!.]*
   install -m 644 deploy/systemd/visavis.service "$usr/lib/systemd/system"
   # In the folders of the repository, so that links between the documents work.
-  git ls-files -z '*.md' ':!*/*.md' LICENSE-MIT LICENSE-APACHE NOTICE models.toml \
+  git ls-files -z ':(glob)*.md' LICENSE-MIT LICENSE-APACHE NOTICE models.toml \
     rust-toolchain.toml config deploy docs | tar --null -T - -cf - | tar -C "$doc" -xf -
   scripts/dist/configuration.py config/example.toml >"$work/stage/etc/visavis/visavis.toml"
   # `visavis completions` and `visavis man` write these.
