@@ -172,6 +172,40 @@ def test_the_first_of_two_servers_with_the_same_tools_offers_them(server, script
     assert sorted(names) == ["broken", "end_call", "never", "opening_hours"]
 
 
+def test_a_tool_of_the_agent_hides_one_of_a_server(server, scripted_llm, mcp_server):
+    llm_server = scripted_llm(scripted_reply)
+    own = server.request(
+        "POST",
+        "/v1/ext/tool",
+        {
+            "type": "tool.client",
+            "schema": {
+                "type": "function",
+                "name": "broken",
+                "description": "The agent's own.",
+                "parameters": {"type": "object", "properties": {}},
+            },
+        },
+    )
+    assert own.status == 201, own
+    ids = [create_mcp_config(server, "shttp", mcp_server.urls["shttp"])]
+    agent = create_agent_with(server, llm_server, ids, tools=[own.json()["id"]])
+
+    async def work(client):
+        await client.wait_for_record_value(lambda record: record["warnings"], "a warning")
+
+    record = typed_call.run_call(server, agent, after_greeting(mcp_server, work))
+    [warning] = record["warnings"]
+    assert warning == (
+        'The agent and the MCP server "Toolbox shttp" have tools with the same name (broken): the '
+        "agent's own are used."
+    )
+    offered = [tool["function"] for tool in llm_server.requests[-1]["tools"]]
+    assert [tool["description"] for tool in offered if tool["name"] == "broken"] == [
+        "The agent's own."
+    ]
+
+
 @pytest.mark.parametrize("transport", ["shttp", "sse"])
 def test_an_mcp_server_that_stops_during_a_call_loses_only_its_tools(
     server, scripted_llm, tool, disposable_mcp_server, transport
